@@ -1,0 +1,36 @@
+"""ddsh learns very short binary codes for images from labels, and searches with them.
+
+Names are imported when they are first used, so that ``import ddsh`` costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddsh.codes import BinaryCodes
+    from ddsh.datasets import load
+    from ddsh.errors import DdshError
+    from ddsh.evaluation import evaluate, score
+    from ddsh.methods.lsh import LSH
+
+__version__ = "0.1.0"
+__all__ = ["LSH", "BinaryCodes", "DdshError", "evaluate", "load", "score"]
+
+_HOMES = {
+    "BinaryCodes": "ddsh.codes",
+    "DdshError": "ddsh.errors",
+    "LSH": "ddsh.methods.lsh",
+    "evaluate": "ddsh.evaluation",
+    "load": "ddsh.datasets",
+    "score": "ddsh.evaluation",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ddsh' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,220 @@
+"""Labels, and the one place that says what "similar" means: two items that share at least one label."""
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any, Self, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ddsh.errors import InvalidInput
+
+Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice
+
+
+class Labels(ABC):
+    """The labels of a set of items, one or many each."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Self:
+        """Return the labels of some rows."""
+
+    @abstractmethod
+    def similar(self, other: "Labels") -> NDArray[np.bool_]:
+        """Return whether each pair shares a label, shape (len(self), len(other))."""
+
+    @abstractmethod
+    def distinct(self) -> tuple[Self, NDArray[np.intp]]:
+        """Return the distinct label sets, and for each row which of them it has."""
+
+    @abstractmethod
+    def classes(self) -> NDArray[Any]:
+        """Return the classes that occur, sorted."""
+
+    @abstractmethod
+    def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401 -- a class may be an int or a string
+        """Return which rows carry the class `label`."""
+
+    @abstractmethod
+    def to_array(self) -> NDArray[Any]:
+        """Return the labels as a plain array: a vector, or a 0/1 matrix for many labels."""
+
+    def counts(self) -> dict[Any, int]:
+        """Return how many rows carry each class."""
+        return {label: int(self.having(label).sum()) for label in self.classes().tolist()}
+
+
+class SingleLabels(Labels):
+    """One label per item.
+
+    Parameters
+    ----------
+    values : ndarray of int or str, shape (n,)
+        The label of each item.
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Rows) -> Self:
+        """Return the labels of some rows."""
+        return type(self)(self.values[rows])
+
+    def similar(self, other: Labels) -> NDArray[np.bool_]:
+        """Return whether each pair has the same label."""
+        if not isinstance(other, SingleLabels) or (self.values.dtype.kind == "U") != (other.values.dtype.kind == "U"):
+            raise InvalidInput(_MIXED)
+        result: NDArray[np.bool_] = self.values[:, None] == other.values[None, :]
+        return result
+
+    def distinct(self) -> tuple[Self, NDArray[np.intp]]:
+        """Return the distinct labels, and for each row which of them it has."""
+        values, inverse = np.unique(self.values, return_inverse=True)
+        return type(self)(values), inverse
+
+    def classes(self) -> NDArray[Any]:
+        """Return the labels that occur, sorted."""
+        return np.unique(self.values)
+
+    def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
+        """Return which rows have this label."""
+        result: NDArray[np.bool_] = self.values == label
+        return result
+
+    def to_array(self) -> NDArray[Any]:
+        """Return the label vector."""
+        return self.values
+
+
+class MultiLabels(Labels):
+    """Any number of labels per item; an item without labels is similar to nothing.
+
+    Parameters
+    ----------
+    matrix : sparse array of 0/1, shape (n, n_classes)
+        Which item carries which class.
+    """
+
+    def __init__(self, matrix: "sparse.csr_array[Any]") -> None:
+        self.matrix = matrix
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def take(self, rows: Rows) -> Self:
+        """Return the labels of some rows."""
+        return type(self)(self.matrix[rows])
+
+    def similar(self, other: Labels) -> NDArray[np.bool_]:
+        """Return whether each pair shares at least one class."""
+        if not isinstance(other, MultiLabels) or self.matrix.shape[1] != other.matrix.shape[1]:
+            raise InvalidInput(_MIXED)
+        shared: NDArray[Any] = (self.matrix @ other.matrix.T).toarray()
+        return shared > 0
+
+    def distinct(self) -> tuple[Self, NDArray[np.intp]]:
+        """Return the distinct label sets, and for each row which of them it has."""
+        known: dict[bytes, int] = {}
+        starts, columns = self.matrix.indptr, self.matrix.indices
+        ids = np.empty(len(self), np.intp)
+        for row, (start, stop) in enumerate(pairwise(starts)):
+            ids[row] = known.setdefault(columns[start:stop].tobytes(), len(known))
+        first = np.unique(ids, return_index=True)[1]
+        return self.take(first), ids
+
+    def classes(self) -> NDArray[Any]:
+        """Return the columns that occur, sorted."""
+        return np.unique(self.matrix.indices)
+
+    def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
+        """Return which rows carry the class of column `label`."""
+        result: NDArray[np.bool_] = self.matrix[:, [label]].toarray()[:, 0] > 0
+        return result
+
+    def counts(self) -> dict[Any, int]:
+        """Return how many rows carry each class."""
+        totals = np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
+        return {int(label): int(totals[label]) for label in self.classes()}
+
+    def to_array(self) -> NDArray[Any]:
+        """Return the 0/1 matrix, dense."""
+        dense: NDArray[Any] = self.matrix.toarray()
+        return dense.astype(np.uint8)
+
+
+LabelsLike: TypeAlias = Labels | ArrayLike | sparse.sparray | sparse.spmatrix
+"""Whatever :func:`as_labels` reads."""
+
+_MIXED = (
+    "Query and database labels must be of one kind: both one label per item (same type), "
+    "or both 0/1 matrices with the same columns."
+)
+
+
+def as_labels(labels: LabelsLike) -> Labels:
+    """Read labels in any of the forms people have them.
+
+    Parameters
+    ----------
+    labels : Labels, vector of int or str, 0/1 matrix, or scipy sparse matrix
+        A vector (or a dense matrix of one column) gives one label per item, a matrix any number.
+
+    Returns
+    -------
+    Labels
+        :class:`SingleLabels` or :class:`MultiLabels`.
+    """
+    if isinstance(labels, Labels):
+        return labels
+    if sparse.issparse(labels):
+        return _multi(sparse.csr_array(cast("Any", labels)))
+    array = np.asarray(labels)
+    if array.dtype == object:
+        array = _from_objects(array)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim == 1:
+        return SingleLabels(_single(array))
+    if array.ndim == 2 and array.dtype.kind in "biuf":
+        return _multi(sparse.csr_array(array))
+    raise InvalidInput(
+        f"Labels must be a vector (one label each) or a 0/1 matrix (n, classes); got {array.dtype} {array.shape}."
+    )
+
+
+def _single(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a vector of whole numbers or strings, or raise."""
+    if values.dtype.kind == "f":
+        if not np.all((np.abs(values) < 2**53) & (values == np.round(values))):
+            raise InvalidInput("Labels must be whole numbers or names; found NaN, infinity or fractions.")
+        return values.astype(np.int64)
+    if values.dtype.kind in "bui":
+        return values.astype(np.int64)
+    if values.dtype.kind == "U":
+        return values
+    raise InvalidInput(f"Labels must be whole numbers or names; got {values.dtype}.")
+
+
+def _multi(matrix: "sparse.csr_array[Any]") -> MultiLabels:
+    """Return canonical multi-labels of a 0/1 sparse matrix, or raise."""
+    if not np.isin(matrix.data, (0, 1)).all():
+        raise InvalidInput("A label matrix holds only 0 and 1; for one label per item give a vector.")
+    clean = sparse.csr_array(matrix.astype(np.int32), copy=True)
+    clean.eliminate_zeros()
+    clean.sum_duplicates()
+    clean.data[:] = 1
+    return MultiLabels(clean)
+
+
+def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
+    """Turn an array of Python strings into one of NumPy strings; anything else is refused."""
+    if array.ndim == 1 and all(isinstance(value, str) for value in array):
+        return array.astype(np.str_)
+    raise InvalidInput("Labels must be whole numbers or names; found missing or mixed values.")

@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError, InvalidInput
+
+lengths = st.integers(1, 200)
+
+
+@st.composite
+def bit_matrices(draw, n_bits=None):
+    width = draw(lengths) if n_bits is None else n_bits
+    return draw(arrays(np.uint8, (draw(st.integers(0, 12)), width), elements=st.integers(0, 1)))
+
+
+@given(bit_matrices())
+def test_bits_and_signs_survive_packing(bits):
+    codes = BinaryCodes.from_bits(bits)
+    assert codes.packed.shape == (len(bits), -(-bits.shape[1] // 8))
+    assert np.array_equal(codes.bits(), bits)
+    assert np.array_equal(codes.signs(), 2 * bits.astype(int) - 1)
+    assert BinaryCodes.from_signs(codes.signs()) == codes
+    assert BinaryCodes.from_outputs(bits - 0.5) == codes
+
+
+@given(lengths.flatmap(lambda n: st.tuples(bit_matrices(n), bit_matrices(n))), st.integers(1, 4000))
+def test_hamming_counts_the_bits_that_differ(pair, block_bytes):
+    left, right = pair
+    expected = (left[:, None, :] != right[None, :, :]).sum(axis=2)
+    mine, theirs = BinaryCodes.from_bits(left), BinaryCodes.from_bits(right)
+    assert np.array_equal(mine.hamming(theirs), expected)
+    rows = [(rows, block.copy()) for rows, block in mine.hamming_blocks(theirs, block_bytes)]
+    assert [rows.start for rows, _ in rows] == sorted({rows.start for rows, _ in rows})
+    if rows:
+        assert np.array_equal(np.concatenate([block for _, block in rows]), expected)
+
+
+@pytest.mark.parametrize("n_bits", [1, 8, 12, 63, 64, 65, 255, 256, 1024])
+def test_the_largest_distance_fits_its_type(n_bits):
+    zeros, ones = (BinaryCodes.from_bits(np.full((1, n_bits), bit)) for bit in (0, 1))
+    assert zeros.hamming(ones).item() == n_bits
+    assert zeros.hamming(zeros).item() == 0
+
+
+def test_an_output_of_zero_is_bit_zero():
+    codes = BinaryCodes.from_outputs([[0.0, -0.0, 1e-300, -1e-300]])
+    assert codes.bits().tolist() == [[0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "values", "message"),
+    [
+        (BinaryCodes.from_bits, [[0, 2]], "0 or 1"),
+        (BinaryCodes.from_signs, [[1, 0]], "-1 or \\+1"),
+        (BinaryCodes.from_outputs, [[0.5, np.nan]], "NaN"),
+        (BinaryCodes.from_outputs, [0.5, 1.0], "matrix"),
+        (BinaryCodes.from_bits, [["a"]], "numeric"),
+        (BinaryCodes.from_bits, np.zeros((3, 0)), "1 to 1024 bits; got 0"),
+        (BinaryCodes.from_bits, np.zeros((1, 1025)), "1 to 1024 bits; got 1025"),
+    ],
+)
+def test_values_that_are_no_codes_are_refused(make, values, message):
+    with pytest.raises(InvalidInput, match=message):
+        make(values)
+
+
+def test_padding_bits_must_be_zero():
+    with pytest.raises(InvalidInput, match="after bit 12"):
+        BinaryCodes(np.array([[0, 0b10000]], np.uint8), 12)
+
+
+def test_packed_codes_of_another_width_are_refused():
+    with pytest.raises(InvalidInput, match=r"shape \(n, 2\)"):
+        BinaryCodes(np.zeros((3, 3), np.uint8), 12)
+
+
+def test_codes_of_different_lengths_are_not_compared():
+    with pytest.raises(InvalidInput, match="12 and of 13 bits"):
+        BinaryCodes.from_bits(np.zeros((1, 12))).hamming(BinaryCodes.from_bits(np.zeros((1, 13))))
+
+
+def test_rows_can_be_taken(rng):
+    codes = BinaryCodes.from_bits(rng.integers(0, 2, (10, 20)))
+    assert codes[2:4] == codes[[2, 3]]
+    assert len(codes[np.arange(10) > 6]) == 3
+    assert codes != codes[::-1]
+    assert codes != "codes"
+    assert repr(codes) == "BinaryCodes(10 codes of 20 bits)"
+
+
+def test_codes_survive_a_file(tmp_path, rng):
+    codes = BinaryCodes.from_bits(rng.integers(0, 2, (10, 20)))
+    codes.save(tmp_path / "new" / "codes.npz")
+    assert BinaryCodes.load(tmp_path / "new" / "codes.npz") == codes
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["codes.npz"]
+
+
+def _damaged(tmp_path, kind):
+    path = tmp_path / "codes.npz"
+    packed = np.zeros((3, 2), np.uint8)
+    match kind:
+        case "text":
+            path.write_text("not a zip file")
+        case "pickle":
+            np.savez(path, packed=np.array([{"a": 1}], dtype=object))
+        case "truncated":
+            BinaryCodes(packed, 12).save(path)
+            path.write_bytes(path.read_bytes()[:100])
+        case "foreign":
+            np.savez(path, weights=packed)
+        case "version":
+            np.savez(path, packed=packed, n_bits=12, version=99)
+        case "width":
+            np.savez(path, packed=packed, n_bits=120, version=1)
+        case "array":
+            with path.open("wb") as file:
+                np.save(file, packed)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("absent", "does not exist"),
+        ("text", "not a readable"),
+        ("pickle", "not a readable"),
+        ("truncated", "not a readable"),
+        ("foreign", "n_bits, packed, version missing"),
+        ("version", "version 99"),
+        ("width", "damaged"),
+        ("array", "single array"),
+    ],
+)
+def test_a_file_without_codes_is_refused(tmp_path, kind, message):
+    path = _damaged(tmp_path, kind)
+    with pytest.raises(ArtefactError, match=message) as caught:
+        BinaryCodes.load(path)
+    assert "\n" not in str(caught.value)

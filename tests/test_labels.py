@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+
+from ddsh.errors import InvalidInput
+from ddsh.labels import MultiLabels, SingleLabels, as_labels
+
+matrices = arrays(np.uint8, st.tuples(st.integers(1, 8), st.just(4)), elements=st.integers(0, 1))
+
+
+@given(matrices, matrices)
+def test_similar_means_sharing_at_least_one_label(left, right):
+    expected = [[bool(set(np.flatnonzero(a)) & set(np.flatnonzero(b))) for b in right] for a in left]
+    for make in (np.asarray, sparse.csr_array, sparse.coo_matrix):
+        assert as_labels(make(left)).similar(as_labels(make(right))).tolist() == expected
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1), st.lists(st.integers(-3, 3), min_size=1))
+def test_single_labels_are_similar_when_equal(left, right):
+    expected = [[a == b for b in right] for a in left]
+    assert as_labels(left).similar(as_labels(right)).tolist() == expected
+
+
+@given(matrices)
+def test_distinct_label_sets_rebuild_the_labels(matrix):
+    labels = as_labels(matrix)
+    distinct, ids = labels.distinct()
+    assert np.array_equal(distinct.to_array()[ids], matrix)
+    assert len(distinct) == len(np.unique(matrix, axis=0))
+
+
+def test_one_hot_matrices_and_vectors_agree(rng):
+    vector = rng.integers(0, 5, 30)
+    single, multi = as_labels(vector), as_labels(np.eye(5, dtype=int)[vector])
+    assert isinstance(single, SingleLabels)
+    assert isinstance(multi, MultiLabels)
+    assert np.array_equal(single.similar(single), multi.similar(multi))
+    assert single.counts() == multi.counts()
+    assert np.array_equal(single.having(3), multi.having(3))
+    assert single.classes().tolist() == multi.classes().tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1.0, 2.0]),
+        np.array([[1], [2]]),
+        np.array([[0], [1]]),
+        [True, False],
+        ["cat", "dog"],
+        np.array(["a", "b"], object),
+    ],
+)
+def test_labels_are_read_in_the_forms_people_have(values):
+    labels = as_labels(values)
+    assert isinstance(labels, SingleLabels)
+    assert labels.similar(labels).tolist() == [[True, False], [False, True]]
+
+
+def test_an_item_without_labels_is_similar_to_nothing():
+    labels = as_labels([[0, 0], [1, 1]])
+    assert labels.similar(labels).tolist() == [[False, False], [False, True]]
+
+
+def test_a_sparse_matrix_may_hold_explicit_zeros_and_repeated_entries():
+    matrix = sparse.csr_array((np.array([1, 1, 0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert as_labels(matrix).to_array().tolist() == [[0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.5, 1.0],
+        [np.nan, 1.0],
+        [1e300],
+        [[0, 2], [1, 0]],
+        np.zeros((2, 2, 2)),
+        np.array([None, "a"], object),
+        np.array([[["a"]]]),
+        np.array([b"a"]),
+        np.array([["a", "b"]]),
+        sparse.csr_array(np.array([[3.0, 0.0]])),
+    ],
+)
+def test_values_that_are_no_labels_are_refused(values):
+    with pytest.raises(InvalidInput, match="abel"):
+        as_labels(values)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [([1, 2], [[1, 0]]), ([[1, 0]], [1]), ([[1, 0]], [[1, 0, 0]]), (["1"], [1])],
+)
+def test_labels_of_different_kinds_are_not_compared(left, right):
+    with pytest.raises(InvalidInput, match="one kind"):
+        as_labels(left).similar(as_labels(right))
