@@ -1,0 +1,313 @@
+"""Lazy sequences of images: arrays on disk, and files decoded when they are asked for."""
+
+import io
+import os
+import re
+import stat
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, UnidentifiedImageError
+from PIL import Image as Pillow
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
+
+from ddsh.errors import BrokenImage, DataError
+
+Image: TypeAlias = NDArray[np.uint8]
+"""One image: uint8 of shape (height, width, channels), with 1 (grey) or 3 (RGB) channels."""
+
+MAX_PIXELS = 100_000_000
+"""Images with more pixels are refused before they are decoded."""
+
+MAX_BYTES = 1_000_000_000
+"""Files with more bytes are refused before they are opened."""
+
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif"})
+"""How the names of image files end, in lower case."""
+
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
+_PILLOW_WARNINGS = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+_TURNS = MappingProxyType(
+    {
+        2: Pillow.Transpose.FLIP_LEFT_RIGHT,
+        3: Pillow.Transpose.ROTATE_180,
+        4: Pillow.Transpose.FLIP_TOP_BOTTOM,
+        5: Pillow.Transpose.TRANSPOSE,
+        6: Pillow.Transpose.ROTATE_270,
+        7: Pillow.Transpose.TRANSVERSE,
+        8: Pillow.Transpose.ROTATE_90,
+    }
+)
+
+
+class Images(Protocol):
+    """A sequence of images that are read only when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Image: ...
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some rows, in that order."""
+        ...
+
+    def name(self, row: int) -> str:
+        """Return what to call the image of this row in a message."""
+        ...
+
+
+class ArrayImages:
+    """Images of one size in one array, opened at the first access.
+
+    Parameters
+    ----------
+    open_array : callable
+        Returns the images, shape (n, height, width, channels); a memory map is welcome.
+    n_images : int
+        How many there are.
+    source : str
+        Where they come from, for messages.
+    """
+
+    def __init__(self, open_array: Callable[[], NDArray[np.uint8]], n_images: int, source: str) -> None:
+        self._open = open_array
+        self._n_images = n_images
+        self._source = source
+
+    def __len__(self) -> int:
+        return self._n_images
+
+    def __getitem__(self, row: int) -> Image:
+        return np.ascontiguousarray(self._array[row])
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some rows as one array."""
+        taken: Any = np.ascontiguousarray(self._array[rows])
+        return taken  # type: ignore[no-any-return]
+
+    def name(self, row: int) -> str:
+        """Return the source and the row."""
+        return f"{self._source}, image {row}"
+
+    @cached_property
+    def _array(self) -> NDArray[np.uint8]:
+        array = self._open()
+        if array.dtype != np.uint8 or array.ndim != 4 or len(array) != self._n_images:
+            raise DataError(
+                f"{self._source}: expected uint8 images ({self._n_images}, height, width, channels), "
+                f"found {array.dtype} {array.shape}."
+            )
+        return array
+
+
+class StackedImages:
+    """Several sequences of images, one after the other.
+
+    Parameters
+    ----------
+    parts : sequence of Images
+        The sequences.
+    """
+
+    def __init__(self, parts: Sequence[Images]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, row: int) -> Image:
+        part, inner = self._locate(row)
+        return self._parts[part][inner]
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some rows."""
+        return [self[int(row)] for row in rows]
+
+    def name(self, row: int) -> str:
+        """Return the name that the part gives."""
+        part, inner = self._locate(row)
+        return self._parts[part].name(inner)
+
+    def _locate(self, row: int) -> tuple[int, int]:
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        row %= len(self)
+        part = int(np.searchsorted(self._ends, row, side="right"))
+        return part, row - (int(self._ends[part - 1]) if part else 0)
+
+
+class FileImages:
+    """Image files, decoded when they are asked for.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        The files.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, row: int) -> Image:
+        return read_image(self.paths[row])
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some rows."""
+        return [self[int(row)] for row in rows]
+
+    def name(self, row: int) -> str:
+        """Return the path."""
+        return str(self.paths[row])
+
+
+def read_image(path: str | os.PathLike[str]) -> Image:
+    """Decode an image file to RGB.
+
+    The first frame of an animation is taken, the camera's EXIF rotation is applied,
+    transparency is laid over white, and grey, palette and CMYK images become RGB.
+
+    Parameters
+    ----------
+    path : path
+        A JPEG, PNG, WebP, BMP, TIFF or GIF file.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+        The image.
+
+    Raises
+    ------
+    BrokenImage
+        If the file cannot be read or decoded, or is larger than `MAX_BYTES` or `MAX_PIXELS`.
+    """
+    with _problems_of(path):
+        _check_size(Path(path))
+        with Path(path).open("rb") as file:
+            return _decode(file)
+
+
+def decode_image(data: bytes) -> Image:
+    """Decode the bytes of an image file to RGB; see :func:`read_image`."""
+    return _decode(io.BytesIO(data))
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raise :class:`BrokenImage` unless `path` is a file that may hold an image; nothing is decoded."""
+    with _problems_of(path):
+        _check_size(Path(path))
+
+
+@contextmanager
+def _problems_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in every problem with it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BrokenImage(f"{path}: does not exist.") from error
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        raise BrokenImage(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    except BrokenImage as error:
+        raise BrokenImage(f"{path}: {error}") from error
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what must not even be opened: a pipe would block, a huge file would fill the memory."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise BrokenImage("not a file.")
+    if not status.st_size:
+        raise BrokenImage("the file is empty.")
+    if status.st_size > MAX_BYTES:
+        raise BrokenImage(f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}.")
+
+
+def _decode(file: IO[bytes]) -> Image:
+    """Decode an open file, of which no more is read than the next check needs."""
+    try:
+        with _quiet_pillow(), Pillow.open(file, formats=_FORMATS) as image:
+            _check_pixels(image)
+            image.load()
+            return np.array(_turn_upright(_to_rgb(image), _orientation(image)))
+    except BrokenImage:
+        raise
+    except UnidentifiedImageError:
+        raise BrokenImage("not a JPEG, PNG, WebP, BMP, TIFF or GIF image.") from None
+    except Pillow.DecompressionBombError:
+        raise BrokenImage(f"far more pixels than the limit of {MAX_PIXELS:,}.") from None
+    except Exception as error:  # Pillow's decoders raise whatever the damage makes them trip over
+        details = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BrokenImage(f"damaged ({details}).") from error
+
+
+@contextmanager
+def _quiet_pillow() -> Iterator[None]:
+    """Silence Pillow's remarks on size and metadata, in any number of threads at once.
+
+    ``warnings.catch_warnings`` swaps the list of filters, so that threads restore each other's;
+    here every thread adds its own entry to the list and removes one from that same list.
+    """
+    filters = cast("list[Any]", warnings.filters)
+    filters.insert(0, _PILLOW_WARNINGS)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # somebody may have emptied the list meanwhile
+            filters.remove(_PILLOW_WARNINGS)
+
+
+def _check_pixels(image: Pillow.Image) -> None:
+    """Refuse an image by its header alone."""
+    if not 0 < image.width * image.height <= MAX_PIXELS:
+        raise BrokenImage(f"{image.width} x {image.height} pixels; expected 1 to {MAX_PIXELS:,} in all.")
+
+
+def _to_rgb(image: Pillow.Image) -> Pillow.Image:
+    """Convert any of Pillow's modes to RGB, with transparency over white."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return _deep_grey(image)
+    if image.mode == "La":  # Pillow has no direct way from premultiplied grey to RGBA
+        image = image.convert("LA")
+    if image.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        return Pillow.alpha_composite(Pillow.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _deep_grey(image: Pillow.Image) -> Pillow.Image:
+    """Bring 16-bit grey to 8 bits; other deep pixel types have no agreed range and are refused."""
+    if not image.mode.startswith("I;16") and not (image.mode == "I" and image.format == "PNG"):
+        raise BrokenImage(f"pixel type {image.mode} has no agreed range; convert it to 8 bits first.")
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    deep = np.asarray(image).astype(np.uint32)
+    grey = (deep >> (tags.get(BITSPERSAMPLE, (16,))[0] - 8)).astype(np.uint8)
+    if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # white is zero, which Pillow heeds up to 8 bits only
+        grey = ~grey
+    if "transparency" in image.info:
+        grey[deep == image.info["transparency"]] = 255
+    return Pillow.fromarray(grey).convert("RGB")
+
+
+def _orientation(image: Pillow.Image) -> int:
+    """Return the EXIF orientation; metadata that cannot be read does not spoil the pixels."""
+    try:
+        value = image.getexif().get(ExifTags.Base.Orientation)
+    except Exception:  # as many kinds as there are ways to damage metadata
+        return 1
+    return value if isinstance(value, int) else 1
+
+
+def _turn_upright(image: Pillow.Image, orientation: int) -> Pillow.Image:
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(turn)

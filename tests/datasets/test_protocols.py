@@ -1,0 +1,184 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddsh.datasets import PROTOCOLS, Dataset, Protocol, get_protocol, load
+from ddsh.datasets.images import ArrayImages
+from ddsh.errors import DataError, InvalidInput, UnknownName
+from ddsh.labels import as_labels
+
+
+def _dataset(labels, parts=None):
+    labels = as_labels(labels)
+    n = len(labels)
+    images = ArrayImages(lambda: np.zeros((n, 2, 2, 1), np.uint8), n, "zeros")
+    names = tuple(f"class {label}" for label in range(int(max(labels.classes(), default=0)) + 1))
+    return Dataset("toy", images, labels, names, parts or {})
+
+
+def _check(split, n_rows):
+    for rows in (split.query, split.train, split.database):
+        assert np.array_equal(rows, np.unique(rows))
+        assert np.isin(rows, np.arange(n_rows)).all()
+    assert not set(split.query) & (set(split.database) | set(split.train))
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=20, max_size=60).filter(
+        lambda labels: min(map(labels.count, set(labels))) > 3
+    ),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_queries_are_drawn_per_class_and_train_from_the_database(labels, seed, stratified):
+    dataset = _dataset(labels)
+    protocol = Protocol("toy", query_per_class=2, n_train=8, stratified=stratified)
+    split = protocol.split(dataset, seed)
+    _check(split, len(labels))
+    values = np.array(labels)
+    assert np.unique(values[split.query], return_counts=True)[1].tolist() == [2] * len(set(labels))
+    assert len(split.query) + len(split.database) == len(labels)
+    assert set(split.train) <= set(split.database)
+    assert len(split.train) == 8
+    if stratified:
+        share = np.bincount(values[split.database], minlength=4) * 8 / len(split.database)
+        assert np.abs(np.bincount(values[split.train], minlength=4) - share).max() <= 4
+        assert (np.bincount(values[split.train], minlength=4) >= np.floor(share)).all()
+
+
+@given(st.integers(0, 1000))
+def test_many_labels_are_drawn_for_rare_classes_first(seed):
+    rng = np.random.default_rng(seed)
+    matrix = (rng.random((80, 4)) < (0.15, 0.3, 0.5, 0.7)).astype(int)
+    matrix[:16] = np.tile(np.eye(4, dtype=int), (4, 1))
+    dataset = _dataset(matrix)
+    split = Protocol("toy", query_per_class=3, n_train=30).split(dataset, seed)
+    _check(split, 80)
+    assert len(split.query) == 12
+    assert (matrix[split.query].sum(axis=0) >= 3).all()
+    floor = np.floor(matrix[split.database].sum(axis=0) * 30 / len(split.database))
+    assert matrix[split.train].sum(axis=0)[0] >= floor[0]
+    assert len(split.train) == 30
+
+
+def test_the_same_seed_gives_the_same_split_and_another_seed_another():
+    dataset = _dataset(np.arange(200) % 4)
+    protocol = Protocol("toy", query_per_class=5, n_train=20)
+    first, second, other = (protocol.split(dataset, seed) for seed in (3, 3, 4))
+    assert first.fingerprint == second.fingerprint
+    assert np.array_equal(first.query, second.query)
+    assert first.fingerprint != other.fingerprint
+    assert not np.array_equal(first.query, other.query)
+
+
+def test_the_fingerprint_changes_with_protocol_seed_and_rows():
+    dataset = _dataset(np.arange(200) % 4)
+    splits = [
+        Protocol("toy", query_per_class=5).split(dataset, 0),
+        Protocol("toy", query_per_class=5).split(dataset, 1),
+        Protocol("other", query_per_class=5).split(dataset, 0),
+        Protocol("toy", query_per_class=5, top_k=10).split(dataset, 0),
+        Protocol("toy", query_per_class=5).split(_dataset(np.arange(201) % 4), 0),
+    ]
+    assert len({split.fingerprint for split in splits}) == len(splits)
+
+
+def test_the_fingerprint_of_the_sample_is_the_same_on_every_machine():
+    sample = load("sample")
+    split = get_protocol("sample").split(sample, 0)
+    assert split.fingerprint.startswith("cb4eedb4393d2c0b")
+    assert [len(split.query), len(split.train), len(split.database)] == [1000, 5000, 10_000]
+
+
+def test_given_parts_are_taken_as_they_are():
+    rows = {"query": np.array([5, 1]), "train": np.array([2, 3]), "database": np.array([2, 4])}
+    split = get_protocol("given").split(_dataset([0] * 6, rows), 0)
+    assert [split.query.tolist(), split.train.tolist(), split.database.tolist()] == [[1, 5], [2, 3], [2, 4]]
+    del rows["train"]
+    assert get_protocol("given").split(_dataset([0] * 6, rows), 0).train.tolist() == [2, 4]
+
+
+def test_a_query_in_another_part_never_reaches_train_or_database():
+    rows = {"query": np.array([0, 1]), "train": np.array([1, 2]), "database": np.array([0, 2, 3])}
+    _check(get_protocol("given").split(_dataset([0] * 4, rows), 0), 4)
+
+
+def test_svhn_takes_queries_from_test_and_the_whole_training_file_as_database():
+    labels = np.concatenate([np.arange(6000) % 10, np.arange(2000) % 10])
+    rows = {"train": np.arange(6000), "test": np.arange(6000, 8000)}
+    split = get_protocol("svhn").split(_dataset(labels, rows), 1)
+    assert np.array_equal(split.database, rows["train"])
+    assert set(split.query) <= set(rows["test"])
+    assert np.bincount(labels[split.query]).tolist() == [100] * 10
+    assert len(split.train) == 5000
+
+
+def test_nuswide_draws_queries_at_random_and_scores_the_top_5000(rng):
+    matrix = (rng.random((20_000, 10)) < 0.2).astype(int)
+    split = get_protocol("nuswide").split(_dataset(matrix), 0)
+    assert [len(split.query), len(split.train), len(split.database)] == [1867, 5000, 18_133]
+    assert split.protocol.top_k == 5000
+
+
+@pytest.mark.parametrize(
+    ("protocol", "labels", "message"),
+    [
+        (Protocol("p", query_per_class=3), [0, 0, 0, 0, 1, 1, 1], "class 'class 1' has 3 images .* 3 queries and one"),
+        (Protocol("p", n_query=4), [0, 1, 2, 3], "4 queries asked for, 4 images"),
+        (Protocol("p", query_per_class=1, n_train=9), [0, 0, 0], "9 training images asked for, 2 to draw from"),
+        (Protocol("p", query_from="test"), [0, 1], "no part 'test'"),
+        (Protocol("p", query_per_class=1), np.zeros((3, 2), int), "no labelled images"),
+    ],
+)
+def test_too_few_images_get_a_clear_error(protocol, labels, message):
+    with pytest.raises(DataError, match=message) as caught:
+        protocol.split(_dataset(labels), 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_database_without_images_is_refused():
+    rows = {"query": np.array([0, 1]), "database": np.array([0, 1])}
+    with pytest.raises(DataError, match="no image for the database"):
+        get_protocol("given").split(_dataset([0, 0], rows), 0)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"n_query": 0}, {"query_per_class": 1, "n_query": 1}, {"n_query": 1, "n_train": -1}]
+)
+def test_a_protocol_that_makes_no_sense_is_refused(options):
+    with pytest.raises(InvalidInput):
+        Protocol("p", **options)
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InvalidInput, match="seed"):
+        PROTOCOLS["own"].split(_dataset([0] * 20), -1)
+
+
+def test_an_unknown_protocol_offers_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean 'cifar10'"):
+        get_protocol("cifar")
+
+
+GOLDEN = {
+    "cifar10": (1000, 5000, 59_000, "b7dfa697e1110df5"),
+    "svhn": (1000, 5000, 73_257, "f6ee91f91dfbe8d6"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_the_real_datasets_split_the_same_in_two_runs(data_root, name):
+    splits = []
+    for _ in range(2):
+        dataset = load(name, root=data_root)
+        splits.append(get_protocol(name).split(dataset, 0))
+    *sizes, start = GOLDEN[name]
+    for split in splits:
+        assert [len(split.query), len(split.train), len(split.database)] == sizes
+        assert split.fingerprint.startswith(start)
+    labels = dataset.labels.take(splits[0].query).counts()
+    assert labels == dict.fromkeys(range(10), 100)
+    images = np.stack(list(dataset.images.take(splits[0].query)))
+    assert images.shape == (1000, 32, 32, 3)
+    assert 90 < images.mean() < 140
