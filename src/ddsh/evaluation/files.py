@@ -1,0 +1,102 @@
+"""Codes with their labels in ``.npz`` files, ours or made elsewhere."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError, DdshError
+from ddsh.labels import Labels, MultiLabels, as_labels
+from ddsh.persistence import read_npz, write_npz
+
+_FOREIGN = {
+    "signs": BinaryCodes.from_signs,
+    "bits": BinaryCodes.from_bits,
+    "outputs": BinaryCodes.from_outputs,
+}
+
+
+@dataclass(frozen=True)
+class LabelledCodes:
+    """Codes and the labels of the same items.
+
+    Parameters
+    ----------
+    codes : BinaryCodes
+        The codes.
+    labels : Labels
+        One or many labels for each.
+    """
+
+    codes: BinaryCodes
+    labels: Labels
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an ``.npz`` file that :meth:`load` and ``ddsh score`` read."""
+        write_npz(path, self.codes.to_arrays() | _label_arrays(self.labels))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "LabelledCodes":
+        """Read codes and labels.
+
+        Parameters
+        ----------
+        path : path
+            An ``.npz`` file with ``labels`` (a vector, or a 0/1 matrix) and the codes: as ddsh writes them, or as an
+            array (n, n_bits) named ``signs`` (-1/+1), ``bits`` (0/1), ``outputs`` (reals) or ``codes`` (either of the
+            first two).
+        """
+        arrays = read_npz(path)
+        try:
+            return cls(_codes(arrays, path), _labels(arrays, path))
+        except ArtefactError:
+            raise
+        except DdshError as error:
+            raise ArtefactError(f"{path}: {error}") from error
+
+
+def _codes(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> BinaryCodes:
+    if "packed" in arrays:
+        return BinaryCodes.from_arrays(arrays, path)
+    for name, read in _FOREIGN.items():
+        if name in arrays:
+            return read(arrays[name])
+    if "codes" in arrays:
+        negative = arrays["codes"].dtype.kind in "if" and bool((arrays["codes"] < 0).any())
+        return _FOREIGN["signs" if negative else "bits"](arrays["codes"])
+    found = ", ".join(arrays) or "nothing"
+    raise ArtefactError(f"{path} holds no codes: expected an array signs, bits, outputs or codes, found {found}.")
+
+
+def _labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Labels:
+    if "labels" in arrays:
+        return as_labels(arrays["labels"])
+    if {"label_columns", "label_starts", "n_labels"} <= arrays.keys():
+        return _sparse_labels(arrays, path)
+    raise ArtefactError(f"{path} holds no labels: add an array labels (a vector, or a 0/1 matrix).")
+
+
+def _sparse_labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Labels:
+    columns, starts = arrays["label_columns"], arrays["label_starts"]
+    shape = (len(starts) - 1, int(arrays["n_labels"]))
+    try:
+        matrix = sparse.csr_array((np.ones(len(columns), np.int8), columns, starts), shape=shape)
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ArtefactError(f"{path} holds damaged labels: {error}") from error
+    return as_labels(matrix)
+
+
+def _label_arrays(labels: Labels) -> dict[str, NDArray[Any]]:
+    if isinstance(labels, MultiLabels):
+        matrix = labels.matrix
+        return {
+            "label_columns": matrix.indices,
+            "label_starts": matrix.indptr,
+            "n_labels": np.array(matrix.shape[1]),
+        }
+    return {"labels": labels.to_array()}

@@ -1,0 +1,257 @@
+"""Score the codes of a query set against those of a database."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import InvalidInput, UnknownName
+from ddsh.evaluation import metrics
+from ddsh.evaluation.counts import Counts, Groups, count_by_distance
+from ddsh.evaluation.metrics import APConvention, AveragePrecision, Curve, Floats
+from ddsh.evaluation.stable import rank_stably
+from ddsh.labels import Labels, LabelsLike, as_labels
+
+Ties: TypeAlias = Literal["expected", "stable"]
+_BLOCK_COUNTS = 1 << 20
+_CURVE_POINTS = 200
+
+
+@dataclass(frozen=True)
+class PrecisionRecall:
+    """Mean precision and recall over queries, in both ways the field draws the curve.
+
+    Parameters
+    ----------
+    by_radius : Curve
+        Within Hamming radius 0, 1, ..., n_bits (hash lookup).
+    by_rank : Curve
+        Among the first 1, 2, ..., n_database items (Hamming ranking).
+    """
+
+    by_radius: Curve
+    by_rank: Curve
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Everything that codes are scored by.
+
+    Parameters
+    ----------
+    map : float
+        Mean average precision, with ties as `ties` says.
+    map_low, map_high : float
+        The same with the worst and the best order of ties.
+    precision_at, recall_at : dict of int to float
+        Mean precision and recall among the first k items, for each k asked for.
+    success_rate : dict of int to float
+        Share of queries with at least one relevant item within each radius.
+    precision_recall : PrecisionRecall
+        The two precision-recall curves.
+    average_precision : ndarray of float
+        Average precision of each query.
+    n_query, n_database, n_bits : int
+        The sizes.
+    n_without_relevant : int
+        Queries without any relevant item; they count as 0.
+    top_k : int or None
+        How many of the first items `map` looks at; None for all.
+    ties : {"expected", "stable"}
+        How ties were ordered.
+    ap_convention : {"retrieved", "min_k"}
+        What AP was divided by.
+    """
+
+    map: float
+    map_low: float
+    map_high: float
+    precision_at: dict[int, float]
+    recall_at: dict[int, float]
+    success_rate: dict[int, float]
+    precision_recall: PrecisionRecall
+    average_precision: Floats
+    n_query: int
+    n_database: int
+    n_bits: int
+    n_without_relevant: int
+    top_k: int | None
+    ties: Ties
+    ap_convention: APConvention
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores for JSON: per-query AP left out, the curve by rank thinned to a few hundred ranks."""
+        by_rank, by_radius = self.precision_recall.by_rank, self.precision_recall.by_radius
+        ranks = np.unique(np.geomspace(1, self.n_database, _CURVE_POINTS).round().astype(int))
+        plain = {key: value for key, value in vars(self).items() if isinstance(value, int | float | str | None)}
+        return plain | {
+            "precision_at": {str(k): value for k, value in self.precision_at.items()},
+            "recall_at": {str(k): value for k, value in self.recall_at.items()},
+            "success_rate": {str(radius): value for radius, value in self.success_rate.items()},
+            "precision_recall": {
+                "by_radius": {
+                    "precision": by_radius.precision.tolist(),
+                    "recall": by_radius.recall.tolist(),
+                },
+                "by_rank": {
+                    "rank": ranks.tolist(),
+                    "precision": by_rank.precision[ranks - 1].tolist(),
+                    "recall": by_rank.recall[ranks - 1].tolist(),
+                },
+            },
+        }
+
+
+def score(
+    query_codes: BinaryCodes,
+    database_codes: BinaryCodes,
+    query_labels: LabelsLike,
+    database_labels: LabelsLike,
+    *,
+    top_k: int | None = None,
+    ties: Ties = "expected",
+    ap_convention: APConvention = "retrieved",
+    precision_at: Sequence[int] = (1, 10, 100, 500, 1000),
+    radii: Sequence[int] = (0, 1, 2),
+) -> Scores:
+    """Score a Hamming ranking and hash lookup, exactly.
+
+    An item is relevant to a query if they share at least one label. A query without relevant items counts as 0,
+    a query that finds nothing within a radius has precision 0 there.
+
+    Parameters
+    ----------
+    query_codes, database_codes : BinaryCodes
+        Codes of the same length.
+    query_labels, database_labels : Labels, vector, or 0/1 matrix
+        One or many labels per item; see :func:`ddsh.labels.as_labels`.
+    top_k : int, optional
+        Average precision looks only at the first `top_k` items (5000 for NUS-WIDE in the paper).
+    ties : {"expected", "stable"}
+        Items at the same distance: ``expected`` is the exact mean over all their orders, ``stable`` keeps the
+        order of the database (the authors' evaluation; on a database sorted by class it is biased).
+    ap_convention : {"retrieved", "min_k"}
+        With `top_k`, divide AP by the relevant items among the first `top_k` (the field's habit), or by
+        ``min(top_k, relevant items)``.
+    precision_at : sequence of int
+        Ranks k for precision and recall; a k beyond the database means all of it.
+    radii : sequence of int
+        Hamming radii for the success rate.
+
+    Returns
+    -------
+    Scores
+        All scores at once.
+
+    References
+    ----------
+    Jiang, Q.-Y., Cui, X. and Li, W.-J. "Deep Discrete Supervised Hashing." IEEE TIP 2018, section "Baselines and
+    Evaluation Protocol". Differs from the paper in the default order of ties (expectation instead of one order).
+    """
+    queries, database = as_labels(query_labels), as_labels(database_labels)
+    _check(query_codes, queries, "query")
+    _check(database_codes, database, "database")
+    query_codes.check_same_length(database_codes)
+    _check_options(top_k, ties, ap_convention, precision_at, radii)
+    tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii))
+    for rows in _blocks(len(query_codes), query_codes.n_bits + 1):
+        tally.add(query_codes[rows], queries.take(rows), ties)
+    return tally.scores(ties, precision_at)
+
+
+class _Tally:
+    """Adds up the scores of blocks of queries against one database."""
+
+    def __init__(
+        self,
+        codes: BinaryCodes,
+        labels: Labels,
+        top_k: int | None,
+        convention: APConvention,
+        radii: tuple[int, ...],
+    ) -> None:
+        self.codes, self.labels = codes, labels
+        self.top_k, self.convention, self.radii = top_k, convention, radii
+        self.groups = Groups.of(codes, labels)
+        self.harmonic = metrics.harmonic_numbers(len(codes))
+        self.gains = np.zeros((2, len(codes)))
+        self.radius = np.zeros((2, codes.n_bits + 1))
+        self.successes = np.zeros(len(radii), np.int64)
+        self.precisions: list[AveragePrecision] = []
+        self.without_relevant = 0
+
+    def add(self, codes: BinaryCodes, labels: Labels, ties: Ties) -> None:
+        """Add a block of queries."""
+        groups = Groups.of(codes, labels)
+        counts = count_by_distance(groups, self.groups).take(groups.group_of)
+        precision = metrics.average_precision(counts, self.harmonic, self.top_k, self.convention)
+        if ties == "stable":
+            ranking = rank_stably(codes, labels, self.codes, self.labels, self.top_k, self.convention)
+            precision = AveragePrecision(ranking.average_precision, precision.low, precision.high)
+            self.gains += ranking.gains
+        else:
+            self.gains += metrics.expected_gains(counts, len(self.codes))
+        self.precisions.append(precision)
+        self._add_lookup(counts)
+
+    def _add_lookup(self, counts: Counts) -> None:
+        curve = metrics.by_radius(counts)
+        self.radius += np.stack([curve.precision, curve.recall])
+        self.successes += metrics.success(counts, self.radii)
+        self.without_relevant += int((counts.relevant.sum(axis=1) == 0).sum())
+
+    def scores(self, ties: Ties, precision_at: Sequence[int]) -> Scores:
+        """Return the means over all queries added."""
+        expected, low, high = (
+            np.concatenate([getattr(block, name) for block in self.precisions]) for name in ("expected", "low", "high")
+        )
+        n_query, n_database = len(expected), len(self.codes)
+        by_rank = metrics.curve_by_rank(self.gains / n_query)
+        ranks = {int(k): min(int(k), n_database) - 1 for k in precision_at}
+        return Scores(
+            map=float(expected.mean()),
+            map_low=float(low.mean()),
+            map_high=float(high.mean()),
+            precision_at={k: float(by_rank.precision[rank]) for k, rank in ranks.items()},
+            recall_at={k: float(by_rank.recall[rank]) for k, rank in ranks.items()},
+            success_rate={radius: int(hits) / n_query for radius, hits in zip(self.radii, self.successes, strict=True)},
+            precision_recall=PrecisionRecall(Curve(*(self.radius / n_query)), by_rank),
+            average_precision=expected,
+            n_query=n_query,
+            n_database=n_database,
+            n_bits=self.codes.n_bits,
+            n_without_relevant=self.without_relevant,
+            top_k=self.top_k,
+            ties=ties,
+            ap_convention=self.convention,
+        )
+
+
+def _blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Cut `n_rows` rows of `width` counts into blocks of bounded size."""
+    step = max(1, _BLOCK_COUNTS // width)
+    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+
+
+def _check(codes: BinaryCodes, labels: Labels, what: str) -> None:
+    if len(codes) == 0:
+        raise InvalidInput(f"The {what} set is empty; there is nothing to score.")
+    if len(codes) != len(labels):
+        raise InvalidInput(f"{len(codes)} {what} codes but {len(labels)} {what} labels; give one label row per code.")
+
+
+def _check_options(
+    top_k: int | None, ties: str, convention: str, precision_at: Sequence[int], radii: Sequence[int]
+) -> None:
+    if ties not in ("expected", "stable"):
+        raise UnknownName("order of ties", ties, ("expected", "stable"))
+    if convention not in ("retrieved", "min_k"):
+        raise UnknownName("AP convention", convention, ("retrieved", "min_k"))
+    if top_k is not None and top_k < 1:
+        raise InvalidInput(f"top_k must be at least 1; got {top_k}.")
+    if any(k < 1 for k in precision_at):
+        raise InvalidInput(f"Every k of precision_at must be at least 1; got {tuple(precision_at)}.")
+    if any(radius < 0 for radius in radii):
+        raise InvalidInput(f"A Hamming radius is 0 or more; got {tuple(radii)}.")

@@ -1,0 +1,128 @@
+"""One contract for every method."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from ddsh.base import MethodCard
+from ddsh.errors import InvalidInput, UnknownName
+from ddsh.methods import METHODS, get_method
+
+pytestmark = pytest.mark.parametrize("name", sorted(METHODS))
+
+
+@pytest.fixture
+def items(rng):
+    """Features of four classes, and their labels."""
+    labels = np.arange(80) % 4
+    return rng.normal(size=(4, 20))[labels] + 0.3 * rng.normal(size=(80, 20)), labels
+
+
+@pytest.mark.parametrize("n_bits", [8, 12])
+def test_codes_have_the_length_asked_for(name, items, n_bits):
+    features, labels = items
+    codes = get_method(name)(n_bits=n_bits).fit(features, labels).encode(features)
+    assert codes.n_bits == n_bits
+    assert len(codes) == len(features)
+
+
+def test_the_same_seed_gives_the_same_codes(name, items):
+    features, labels = items
+    first, second = (get_method(name)(n_bits=12).fit(features, labels).encode(features) for _ in range(2))
+    assert first == second
+
+
+def test_a_bit_is_one_where_the_output_is_above_zero(name, items):
+    features, labels = items
+    method = get_method(name)(n_bits=12).fit(features, labels)
+    assert np.array_equal(method.encode(features).bits(), method.project(features) > 0)
+
+
+def test_fitting_again_forgets(name, items):
+    features, labels = items
+    method = get_method(name)(n_bits=12).fit(-3 * features[:40] + 1, labels[:40]).fit(features, labels)
+    assert method.encode(features) == get_method(name)(n_bits=12).fit(features, labels).encode(features)
+
+
+def test_fit_does_not_change_its_parameters_or_its_input(name, items):
+    features, labels = items
+    features.setflags(write=False)
+    method = get_method(name)(n_bits=12)
+    before = method.get_params()
+    method.fit(features, labels)
+    assert method.get_params() == before
+    assert clone(method).get_params() == before
+
+
+def test_a_read_only_memory_map_is_accepted(name, items, tmp_path):
+    features, labels = items
+    np.save(tmp_path / "features.npy", features)
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    method = get_method(name)(n_bits=8).fit(mapped, labels)
+    assert method.encode(mapped) == get_method(name)(n_bits=8).fit(features, labels).encode(features)
+
+
+def test_every_parameter_is_documented(name, items):
+    method = get_method(name)
+    for parameter in method().get_params():
+        assert f"    {parameter} : " in method.__doc__, f"{name}: {parameter} is not documented"
+    assert "References" in method.__doc__
+
+
+def test_the_card_says_what_the_method_is(name, items):
+    card = get_method(name).card
+    assert isinstance(card, MethodCard)
+    assert card.name == name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: np.where(x == x.max(), np.nan, x), "NaN"),
+        (lambda x: np.where(x == x.max(), np.inf, x), "infinity"),
+        (lambda x: x[:, 0], "matrix"),
+        (lambda x: x[:0], "n >= 1"),
+        (lambda x: x.astype(str), "numeric"),
+    ],
+)
+def test_features_that_are_none_are_refused(name, items, change, message):
+    features, labels = items
+    bad = change(features)
+    with pytest.raises(InvalidInput, match=message):
+        get_method(name)(n_bits=8).fit(bad, labels[: len(bad)])
+
+
+def test_other_features_than_it_was_fitted_on_are_refused(name, items):
+    features, labels = items
+    method = get_method(name)(n_bits=8).fit(features, labels)
+    with pytest.raises(InvalidInput, match="Fitted on 20 features, given 19"):
+        method.encode(features[:, :-1])
+
+
+def test_encoding_before_fitting_is_refused(name, items):
+    with pytest.raises(NotFittedError, match="fit"):
+        get_method(name)(n_bits=8).encode(items[0])
+
+
+@pytest.mark.parametrize("n_bits", [0, -1, 1025])
+def test_impossible_code_lengths_are_refused(name, items, n_bits):
+    with pytest.raises(InvalidInput, match="n_bits"):
+        get_method(name)(n_bits=n_bits).fit(*items)
+
+
+def test_labels_are_needed_where_the_method_learns_from_them(name, items):
+    features, labels = items
+    method = get_method(name)(n_bits=8)
+    if method.card.supervision != "supervised":
+        assert len(method.fit(features).encode(features)) == len(features)
+        return
+    with pytest.raises(InvalidInput, match="learns from labels"):
+        method.fit(features)
+    with pytest.raises(InvalidInput, match="80 items but 79 labels"):
+        method.fit(features, labels[1:])
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(name, items):
+    with pytest.raises(UnknownName, match=f"Did you mean '{name}'"):
+        get_method(name + "x")
