@@ -1,0 +1,42 @@
+# make demo: set up, then hash and score the bundled sample
+# make test: set up, then all checks and tests
+# make check: ruff, mypy and the layer test only;  make bench: the benchmarks;  make lock: renew constraints.txt
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+TEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench lock clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ddsh needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 2; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/ddsh demo
+
+test: check
+	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+bench: $(READY)
+	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,dev]'
+	{ echo "# Every package that ddsh is tested with; renewed by: make lock"; build/lock/bin/python -m pip freeze --exclude ddsh | sed 's/+cpu$$//'; } > constraints.txt
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,52 @@
+"""The command line: each command calls the public API and shows what it returns."""
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+import ddsh
+from ddsh.cli import data, scoring
+from ddsh.cli.show import help_when_alone
+from ddsh.errors import DdshError
+
+app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False)
+app.add_typer(data.app, name="data")
+app.command("score")(scoring.score)
+app.command("demo")(scoring.demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ddsh {ddsh.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _ddsh(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
+    ] = False,
+) -> None:
+    """Learn very short binary codes for images from labels, and search with them."""
+    help_when_alone(context)
+
+
+def main() -> NoReturn:
+    """Run the command line; an error that is the input's fault is one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except DdshError as error:
+        _fail(str(error))
+    except typer.TyperException as error:
+        _fail(f"{error.format_message()} Try 'ddsh --help'.")
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("stopped.", 130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    typer.echo(f"ddsh: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,0 +1,60 @@
+"""Commands that score codes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddsh.cli import show
+from ddsh.datasets import get_protocol, load
+from ddsh.evaluation import LabelledCodes, evaluate
+from ddsh.evaluation import score as score_codes
+from ddsh.evaluation.metrics import APConvention
+from ddsh.evaluation.scores import Ties
+from ddsh.methods import METHODS, get_method
+
+_DEMO_BITS = (12, 24, 32, 48)
+
+
+def score(
+    query: Annotated[Path, typer.Argument(help="Codes and labels of the queries (.npz).")],
+    database: Annotated[Path, typer.Argument(help="Codes and labels of the database (.npz).")],
+    top_k: Annotated[int | None, typer.Option(help="MAP looks at the first K items only.")] = None,
+    ties: Annotated[Ties, typer.Option(help="Mean over all orders of ties, or database order.")] = "expected",
+    ap_convention: Annotated[APConvention, typer.Option(help="What AP at K is divided by.")] = "retrieved",
+    precision_at: Annotated[list[int], typer.Option(help="Ranks for precision and recall; may be repeated.")] = [  # noqa: B006
+        1,
+        10,
+        100,
+        1000,
+    ],
+    radius: Annotated[list[int], typer.Option(help="Hamming radii for the success rate; may be repeated.")] = [0, 1, 2],  # noqa: B006
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Score codes that came from anywhere: .npz files with labels and signs, bits, outputs or ddsh's packed codes."""
+    ours, theirs = LabelledCodes.load(query), LabelledCodes.load(database)
+    found = score_codes(
+        ours.codes, theirs.codes, ours.labels, theirs.labels,
+        top_k=top_k, ties=ties, ap_convention=ap_convention, precision_at=precision_at, radii=radius,
+    )  # fmt: skip
+    if json:
+        show.as_json(found.to_dict())
+    else:
+        show.scores(found)
+
+
+def demo(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Hash the sample that comes with ddsh and score the codes."""
+    dataset = load("sample")
+    protocol = get_protocol(dataset.protocol)
+    results = [
+        evaluate(get_method(name)(n_bits=n_bits), dataset, protocol, seed=0)
+        for name in METHODS
+        for n_bits in _DEMO_BITS
+    ]
+    if json:
+        show.as_json([result.to_dict() for result in results])
+    else:
+        show.results(results)

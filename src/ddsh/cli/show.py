@@ -1,0 +1,170 @@
+"""How results look in a terminal."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from ddsh.datasets import DatasetCard
+from ddsh.datasets.check import DatasetReport
+from ddsh.datasets.dataset import Skipped
+from ddsh.evaluation import Result, Scores
+
+_NAMED = 10
+
+
+def help_when_alone(context: typer.Context) -> None:
+    """Show the help of a command group that was called without a command."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def as_json(content: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print `content` as JSON."""
+    typer.echo(json.dumps(content, indent=2))
+
+
+@contextmanager
+def counting(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback (done, total) that draws a progress bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with _progress(*columns) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield a callback (file, bytes done, bytes in all) that draws a progress bar on standard error."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with _progress(*columns) as progress:
+        tasks: dict[str, Any] = {}
+
+        def update(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done, total=total)
+
+        yield update
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    """Return a progress bar on standard error that leaves no trace, and is silent where nobody watches."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def datasets(cards: Sequence[DatasetCard], root: Path | None) -> None:
+    """List the datasets and where each was found."""
+    table = _table("dataset", "what it is", "where")
+    for card in cards:
+        found = card.find(root)
+        place = "with the package" if not card.folders else str(found) if found else "not found"
+        table.add_row(card.name, card.title, escape(place))
+    _print(table)
+
+
+def report(found: DatasetReport) -> None:
+    """Show what a check of a dataset found."""
+    _print(f"[bold]{escape(found.name)}[/]: {found.n_images:,} images, {found.labels_per_image:.2f} labels each")
+    classes = _table("class", "images", right=(1,))
+    for name, count in found.class_counts.items():
+        classes.add_row(escape(name), f"{count:,}")
+    _print(classes)
+    sizes = list(found.sizes.items())
+    more = f" and {len(sizes) - _NAMED} more sizes" if len(sizes) > _NAMED else ""
+    _print("Sizes: " + (", ".join(f"{size} ({count:,})" for size, count in sizes[:_NAMED]) or "none") + more)
+    skipped(found.broken)
+    _print(f"Exact duplicates: {found.n_duplicates:,}")
+    if found.split is None:
+        _print(f"Split {found.protocol!r}: not possible. {escape(found.no_split or '')}")
+        return
+    _print(f"Split {found.protocol!r}, seed {found.seed}: {found.split}")
+    _print(f"Query images that are also in the database: {len(found.shared):,}")
+    for query, other in found.shared[:_NAMED]:
+        _print(f"  {escape(query)} = {escape(other)}")
+
+
+def skipped(files: Sequence[Skipped]) -> None:
+    """Show how many files were left out, and the first of them."""
+    _print(f"Broken or left out: {len(files):,}")
+    for file in files[:_NAMED]:
+        _print(f"  {escape(file.path)}: {escape(file.reason)}")
+    if len(files) > _NAMED:
+        _print(f"  and {len(files) - _NAMED:,} more")
+
+
+def scores(found: Scores) -> None:
+    """Show the scores of one set of codes."""
+    scope = f"top {found.top_k:,}, {found.ap_convention}" if found.top_k else "whole ranking"
+    _print(f"{found.n_query:,} queries, {found.n_database:,} items, {found.n_bits} bits")
+    table = _table("score", "value", right=(1,))
+    table.add_row(f"MAP ({scope}, ties {found.ties})", f"{found.map:.4f}")
+    table.add_row("MAP, worst and best order of ties", f"{found.map_low:.4f} .. {found.map_high:.4f}")
+    for k, value in found.precision_at.items():
+        table.add_row(f"precision and recall at {k:,}", f"{value:.4f}, {found.recall_at[k]:.4f}")
+    for radius, value in found.success_rate.items():
+        table.add_row(f"success rate within radius {radius}", f"{value:.4f}")
+    _print(table)
+    if found.n_without_relevant:
+        _print(f"{found.n_without_relevant:,} queries have no relevant item and count as 0.")
+
+
+def results(rows: Sequence[Result]) -> None:
+    """Show results, one line each."""
+    table = _table(
+        "method",
+        "bits",
+        "MAP",
+        "worst .. best ties",
+        "P@100",
+        "success r=2",
+        "seconds",
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    for row in rows:
+        found = row.scores
+        table.add_row(
+            row.method,
+            str(row.n_bits),
+            f"{found.map:.4f}",
+            f"{found.map_low:.4f} .. {found.map_high:.4f}",
+            f"{found.precision_at[100]:.4f}",
+            f"{found.success_rate[2]:.4f}",
+            f"{row.seconds:.1f}",
+        )
+    _print(table)
+
+
+def _table(*columns: str, right: Sequence[int] = ()) -> Table:
+    table = Table(header_style="bold")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if place in right else "left", overflow="fold")
+    return table
+
+
+def _print(content: Any) -> None:  # noqa: ANN401 -- anything rich can show
+    Console(soft_wrap=isinstance(content, str), highlight=False).print(content)

@@ -1,0 +1,156 @@
+"""The command line as a user meets it: the installed program, run in its own process."""
+
+import json
+import os
+import subprocess
+import sys
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from PIL import Image
+
+PROGRAM = Path(sys.executable).with_name("ddsh")
+
+
+def ddsh(*arguments, **environment):
+    plain = {name: value for name, value in os.environ.items() if name != "DDSH_DATA"}
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=plain | environment, timeout=120
+    )
+
+
+def _fails_in_one_line(outcome, *words):
+    assert outcome.returncode == 2
+    assert outcome.stdout == ""
+    assert outcome.stderr.count("\n") == 1
+    for word in words:
+        assert word in outcome.stderr
+
+
+@pytest.fixture
+def codes(tmp_path, rng):
+    centres = rng.choice([-1, 1], (3, 16))
+    for name, n in (("query", 20), ("database", 200)):
+        labels = rng.integers(0, 3, n)
+        noise = np.where(rng.random((n, 16)) < 0.1, -1, 1)
+        np.savez(tmp_path / f"{name}.npz", signs=centres[labels] * noise, labels=labels)
+    return tmp_path / "query.npz", tmp_path / "database.npz"
+
+
+def test_score_prints_a_table(codes):
+    outcome = ddsh("score", *codes)
+    assert outcome.returncode == 0
+    assert "20 queries, 200 items, 16 bits" in outcome.stdout
+    assert "MAP (whole ranking, ties expected)" in outcome.stdout
+    assert "success rate within radius 2" in outcome.stdout
+
+
+def test_score_prints_json_with_every_option(codes):
+    options = ["--top-k", 50, "--ties", "stable", "--ap-convention", "min_k", "--precision-at", 7, "--radius", 3]
+    outcome = ddsh("score", *codes, *options, "--json")
+    found = json.loads(outcome.stdout)
+    assert (found["top_k"], found["ties"], found["ap_convention"]) == (50, "stable", "min_k")
+    assert list(found["precision_at"]) == ["7"]
+    assert list(found["success_rate"]) == ["3"]
+    assert 0 < found["map_low"] <= found["map"] <= found["map_high"] <= 1
+
+
+def test_demo_scores_the_sample():
+    results = json.loads(ddsh("demo", "--json").stdout)
+    assert {result["n_bits"] for result in results} == {12, 24, 32, 48}
+    assert all(len(result["split"]) == 64 for result in results)
+    assert all(0.2 < result["scores"]["map"] < 1 for result in results)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["demoo"], ["Did you mean 'demo'"]),
+        (["demo", "--jsn"], ["--jsn", "--json"]),
+        (["score", "one.npz"], ["Missing argument", "database"]),
+        (["score", "no.npz", "no.npz"], ["no.npz does not exist"]),
+        (["score", "a", "b", "--ties", "none"], ["none", "expected"]),
+        (["data", "check", "smple"], ["Did you mean 'sample'"]),
+        (["data", "check", "/no/such"], ["/no/such does not exist"]),
+        (["data", "check", "sample", "--protocol", "smple"], ["Did you mean 'sample'"]),
+        (["data", "check", "cifar10"], ["--root DIR", "DDSH_DATA"]),
+        (["data", "fetch", "cifar"], ["--root"]),
+        (["data", "fetch", "cifar", "--root", "x"], ["Did you mean 'cifar10'"]),
+        (["data", "fetch", "nuswide", "--root", "x"], ["ImageList/"]),
+    ],
+)
+def test_wrong_use_is_answered_in_one_line(arguments, words):
+    _fails_in_one_line(ddsh(*arguments), *words)
+
+
+def test_help_and_version_are_there():
+    assert "ddsh 0." in ddsh("--version").stdout
+    for arguments in ([], ["--help"], ["data"], ["data", "check", "--help"], ["score", "--help"]):
+        outcome = ddsh(*arguments)
+        assert outcome.returncode == 0
+        assert "Usage: ddsh" in outcome.stdout
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    for number in range(24):
+        path = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8)).save(path)
+    return tmp_path / "photos"
+
+
+def test_check_lists_broken_files_and_strict_refuses_them(photos):
+    (photos / "cat" / "bad [red].jpg").write_bytes(b"nothing")
+    outcome = ddsh("data", "check", photos)
+    assert outcome.returncode == 0
+    assert "photos: 24 images" in outcome.stdout
+    assert "Broken or left out: 1" in outcome.stdout
+    assert "bad [red].jpg" in outcome.stdout
+    _fails_in_one_line(ddsh("data", "check", photos, "--strict"), "bad [red].jpg", "1 ")
+
+
+def test_check_prints_json(photos):
+    found = json.loads(ddsh("data", "check", photos, "--json").stdout)
+    assert found["class_counts"] == {"cat": 12, "dog": 12}
+    assert len(found["split"]) == 64
+
+
+def test_list_shows_where_datasets_are(tmp_path):
+    (tmp_path / "svhn").mkdir()
+    found = {
+        card["name"]: card["found"]
+        for card in json.loads(ddsh("data", "list", "--json", DDSH_DATA=str(tmp_path)).stdout)
+    }
+    assert found["svhn"] == str(tmp_path / "svhn")
+    assert found["cifar10"] is None
+    table = ddsh("data", "list").stdout
+    assert "with the package" in table
+    assert "not found" in table
+
+
+def test_fetch_from_a_mirror_with_other_content_is_refused(tmp_path):
+    served, root = tmp_path / "served", tmp_path / "root"
+    served.mkdir()
+    (served / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=str(served))
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        mirror = f"http://127.0.0.1:{server.server_address[1]}"
+        outcome = ddsh("data", "fetch", "mnist", "--root", root, "--mirror", mirror, "--timeout", 2)
+        server.shutdown()
+        thread.join()
+    assert outcome.returncode == 2
+    assert outcome.stderr.splitlines()[-1].startswith("ddsh: ")
+    assert not (root / "mnist" / "train-images-idx3-ubyte.gz").exists()
