@@ -91,6 +91,28 @@ def test_rows_can_be_taken(rng):
     assert repr(codes) == "BinaryCodes(10 codes of 20 bits)"
 
 
+def test_codes_are_stacked(rng):
+    codes = BinaryCodes.from_bits(rng.integers(0, 2, (10, 20)))
+    assert BinaryCodes.stack([codes[:3], codes[3:]]) == codes
+    with pytest.raises(InvalidInput, match="20 and of 8 bits"):
+        BinaryCodes.stack([codes, BinaryCodes.from_bits([[0] * 8])])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_damaged_file_is_read_right_or_refused(tmp_path_factory, place, change):
+    path = tmp_path_factory.mktemp("damaged") / "codes.npz"
+    codes = BinaryCodes.from_bits(np.tri(6, 12, dtype=int))
+    codes.save(path)
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= change
+    path.write_bytes(data)
+    try:
+        found = BinaryCodes.load(path)
+    except ArtefactError:
+        return
+    assert found == codes
+
+
 def test_codes_survive_a_file(tmp_path, rng):
     codes = BinaryCodes.from_bits(rng.integers(0, 2, (10, 20)))
     codes.save(tmp_path / "new" / "codes.npz")
@@ -125,9 +147,9 @@ def _damaged(tmp_path, kind):
     ("kind", "message"),
     [
         ("absent", "does not exist"),
-        ("text", "not a readable"),
-        ("pickle", "not a readable"),
-        ("truncated", "not a readable"),
+        ("text", "not an .npz file"),
+        ("pickle", "plain arrays"),
+        ("truncated", "damaged"),
         ("foreign", "n_bits, packed, version missing"),
         ("version", "version 99"),
         ("width", "damaged"),

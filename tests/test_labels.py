@@ -74,6 +74,7 @@ def test_a_sparse_matrix_may_hold_explicit_zeros_and_repeated_entries():
     "values",
     [
         [0.5, 1.0],
+        [[1], [1, 0]],
         [np.nan, 1.0],
         [1e300],
         [[0, 2], [1, 0]],

@@ -1,7 +1,7 @@
 """Binary codes: packed bits of any length, their signs and their Hamming distances."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,6 +68,13 @@ class BinaryCodes:
         if np.isnan(matrix).any():
             raise InvalidInput("Outputs hold NaN, which has no sign; check the input of the hash function.")
         return cls._pack(matrix > 0)
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        """Return the codes of several sets, one after the other."""
+        for part in parts[1:]:
+            parts[0].check_same_length(part)
+        return cls(np.concatenate([part.packed for part in parts]), parts[0].n_bits)
 
     @classmethod
     def _pack(cls, ones: NDArray[np.bool_]) -> Self:

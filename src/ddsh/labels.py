@@ -175,7 +175,10 @@ def as_labels(labels: LabelsLike) -> Labels:
         return labels
     if sparse.issparse(labels):
         return _multi(sparse.csr_array(cast("Any", labels)))
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise InvalidInput("Labels must be a vector or a 0/1 matrix; the rows given differ in length.") from error
     if array.dtype == object:
         array = _from_objects(array)
     if array.ndim == 2 and array.shape[1] == 1:

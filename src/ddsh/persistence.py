@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +59,12 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise ArtefactError(f"{path} does not exist; give the path of an .npz file.") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ArtefactError(f"{path} is not a readable .npz file ({error}).") from error
+    except ArtefactError:
+        raise
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be read ({error.strerror or error}).") from error
+    except Exception as error:  # a damaged file makes NumPy and zipfile raise almost anything
+        raise ArtefactError(f"{path} is not an .npz file of plain arrays, or it is damaged; write it again.") from error
 
 
 def _umask() -> int:

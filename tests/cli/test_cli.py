@@ -120,7 +120,10 @@ def test_check_prints_json(photos):
 
 
 def test_list_shows_where_datasets_are(tmp_path):
+    (tmp_path / "cifar-10-batches-bin").mkdir()
     (tmp_path / "svhn").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / "svhn" / f"{name}_32x32.mat").touch()
     found = {
         card["name"]: card["found"]
         for card in json.loads(ddsh("data", "list", "--json", DDSH_DATA=str(tmp_path)).stdout)

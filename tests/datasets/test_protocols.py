@@ -137,6 +137,26 @@ def test_too_few_images_get_a_clear_error(protocol, labels, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_class_whose_images_all_became_queries_is_refused():
+    matrix = np.array([[1, 1]] * 3 + [[0, 1]] * 2)
+    problems = []
+    for seed in range(20):
+        try:
+            split = Protocol("p", query_per_class=2).split(_dataset(matrix), seed)
+        except DataError as error:
+            problems.append(str(error))
+        else:
+            assert (matrix[split.database].sum(axis=0) > 0).all()
+    assert any("all 3 images of class 'class 0' became queries" in problem for problem in problems)
+
+
+def test_a_class_that_is_missing_where_queries_come_from_is_refused():
+    rows = {"test": np.arange(4), "train": np.arange(4, 8)}
+    protocol = Protocol("p", query_per_class=1, query_from="test", database_from="train")
+    with pytest.raises(DataError, match="class 'class 1' has 0 images"):
+        protocol.split(_dataset([0, 0, 0, 0, 0, 1, 1, 1], rows), 0)
+
+
 def test_a_database_without_images_is_refused():
     rows = {"query": np.array([0, 1]), "database": np.array([0, 1])}
     with pytest.raises(DataError, match="no image for the database"):

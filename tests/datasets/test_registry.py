@@ -62,8 +62,11 @@ def test_real_datasets_are_found_by_name_and_by_folder(data_root, name):
 
 
 def test_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path):
+    (tmp_path / "cifar-10-batches-bin").mkdir()
     with pytest.raises(DataError, match=f"ddsh data fetch cifar10 --root {tmp_path}"):
-        load("cifar10", root=tmp_path)
+        load("cifar10", root=str(tmp_path))
+    with pytest.raises(DataError, match="official files"):
+        load("nuswide", root=tmp_path)
     with pytest.raises(DataError, match="--root DIR or the variable DDSH_DATA"):
         load("cifar10")
 
@@ -73,6 +76,44 @@ def test_names_and_paths_that_do_not_exist_are_told_apart():
         load("cifar-10")
     with pytest.raises(DataError, match="/no/such/folder does not exist"):
         load("/no/such/folder")
+
+
+def test_a_path_is_never_taken_for_a_name(photos, tmp_path):
+    photos.rename(tmp_path / "sample")
+    assert len(load(tmp_path / "sample")) == 8
+    with pytest.raises(DataError, match="does not exist"):
+        load(tmp_path / "mnist")
+
+
+def test_strict_refuses_a_list_whose_images_are_missing(photos, tmp_path):
+    (tmp_path / "list.txt").write_text("cat/0.png 1 0\ndog/none.png 0 1\n")
+    dataset = load(tmp_path / "list.txt", images_root=photos)
+    assert dataset.images[0].shape == (6, 8, 3)
+    with pytest.raises(DataError, match=r"1 images cannot be read: .*none\.png"):
+        load(tmp_path / "list.txt", images_root=photos, strict=True)
+
+
+def test_a_check_finds_images_that_lists_put_into_both_parts(photos, tmp_path):
+    (photos / "x_test.txt").write_text("cat/0.png 1 0\ncat/2.png 1 0\n")
+    (photos / "x_database.txt").write_text("cat/2.png 1 0\ndog/1.png 0 1\n")
+    dataset = load(photos / "x")
+    report = check(dataset, PROTOCOLS["given"])
+    assert [Path(query).name for query, _ in report.shared] == ["2.png"]
+    assert len(PROTOCOLS["given"].split(dataset, 0).database) == 1
+
+
+def test_every_copy_of_a_query_is_reported(photos):
+    for name in ("a", "b"):
+        (photos / "dog" / f"{name}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
+    (photos / "table.jsonl").write_text(
+        "\n".join(
+            json.dumps({"path": path, "label": "x", "part": part})
+            for path, part in [("cat/0.png", "query"), ("dog/a.png", "query"), ("dog/b.png", "database")]
+        )
+    )
+    report = check(load(photos / "table.jsonl"), PROTOCOLS["given"])
+    assert len({query for query, _ in report.shared}) == 2
+    assert report.n_readable == 3
 
 
 def test_every_dataset_names_a_loader_that_exists():

@@ -48,6 +48,8 @@ def test_codes_made_elsewhere_are_read(tmp_path, codes, name):
         ({"codes": [["a"]], "labels": [1]}, "numeric"),
         ({"bits": [[1]], "labels": [np.nan]}, "NaN"),
         ({"bits": [[1]], "label_columns": [9], "label_starts": [0, 1], "n_labels": 2}, "damaged labels"),
+        ({"bits": [[1]], "label_columns": [0.5], "label_starts": [0, 1], "n_labels": 2}, "whole numbers"),
+        ({"bits": [[1]], "label_columns": [0], "label_starts": 0, "n_labels": 2}, "damaged labels"),
         ({"packed": [[1]], "labels": [1]}, "n_bits, version missing"),
     ],
 )

@@ -189,6 +189,7 @@ def test_many_bits_and_many_queries_are_scored_in_blocks(rng):
         ({"query_codes": _codes([[0, 1, 1]])}, "3 and of 2 bits"),
         ({"query_codes": _codes(np.zeros((0, 2))), "query_labels": []}, "query set is empty"),
         ({"top_k": 0}, "top_k"),
+        ({"top_k": 2.5}, "whole number"),
         ({"ties": "stabel"}, "Did you mean 'stable'"),
         ({"ap_convention": "min"}, "Did you mean 'min_k'"),
         ({"precision_at": [0]}, "precision_at"),
@@ -205,6 +206,19 @@ def test_bad_input_gets_one_clear_line(changes, message):
     with pytest.raises(InvalidInput, match=message) as caught:
         score(**(good | changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("n_items", [1000, 300_000])
+def test_relevant_items_at_the_very_end_are_scored_to_many_digits(n_items):
+    packed = np.zeros((n_items, 1), np.uint8)
+    packed[-3:] = 1
+    labels = np.zeros(n_items, int)
+    labels[-1] = 1
+    found = score(_codes([[0]]), BinaryCodes(packed, 1), [1], labels)
+    exact = sum(1 / (n_items - 2 + place) for place in range(3)) / 3
+    assert found.map == pytest.approx(exact, rel=1e-9)
+    assert found.map_low == pytest.approx(1 / n_items, rel=1e-9)
+    assert found.map_high == pytest.approx(1 / (n_items - 2), rel=1e-9)
 
 
 GOLDEN = {

@@ -10,6 +10,8 @@ from ddsh.cli import data, scoring
 from ddsh.cli.show import help_when_alone
 from ddsh.errors import DdshError
 
+_STOPPED = 130
+
 app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(data.app, name="data")
 app.command("score")(scoring.score)
@@ -43,7 +45,9 @@ def main() -> NoReturn:
     except typer.TyperException as error:
         _fail(f"{error.format_message()} Try 'ddsh --help'.")
     except (KeyboardInterrupt, typer.Abort):
-        _fail("stopped.", 130)
+        code = _STOPPED
+    if code == _STOPPED:
+        _fail("stopped.", _STOPPED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,5 +1,6 @@
 """Commands about datasets."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -36,14 +37,19 @@ def check(
     root: Root = None,
     protocol: Annotated[str | None, typer.Option(help="How to split; the dataset's usual way if not given.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+    query_per_class: Annotated[int | None, typer.Option(min=1, help="Queries of each class in the split.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder that the paths of a list start from.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a dataset with broken files.")] = False,
     json: Json = False,
 ) -> None:
-    """Read every image once: counts per class, sizes, broken files, images that are both query and database."""
+    """Read every image: counts per class, sizes, broken files, images that are both query and database."""
     with show.counting("Reading files") as on_progress:
-        dataset = load(name_or_path, root=root, strict=strict, on_progress=on_progress)
+        dataset = load(name_or_path, root=root, images_root=images, strict=strict, on_progress=on_progress)
+    rule = get_protocol(protocol or dataset.protocol)
+    if query_per_class:
+        rule = replace(rule, query_per_class=query_per_class, n_query=None)
     with show.counting("Checking images") as on_progress:
-        report = check_dataset(dataset, get_protocol(protocol or dataset.protocol), seed, on_progress)
+        report = check_dataset(dataset, rule, seed, on_progress)
     if json:
         show.as_json(report.to_dict())
     else:

@@ -10,7 +10,7 @@ from ddsh.datasets import get_protocol, load
 from ddsh.evaluation import LabelledCodes, evaluate
 from ddsh.evaluation import score as score_codes
 from ddsh.evaluation.metrics import APConvention
-from ddsh.evaluation.scores import Ties
+from ddsh.evaluation.scores import PRECISION_AT, RADII, Ties
 from ddsh.methods import METHODS, get_method
 
 _DEMO_BITS = (12, 24, 32, 48)
@@ -22,20 +22,15 @@ def score(
     top_k: Annotated[int | None, typer.Option(help="MAP looks at the first K items only.")] = None,
     ties: Annotated[Ties, typer.Option(help="Mean over all orders of ties, or database order.")] = "expected",
     ap_convention: Annotated[APConvention, typer.Option(help="What AP at K is divided by.")] = "retrieved",
-    precision_at: Annotated[list[int], typer.Option(help="Ranks for precision and recall; may be repeated.")] = [  # noqa: B006
-        1,
-        10,
-        100,
-        1000,
-    ],
-    radius: Annotated[list[int], typer.Option(help="Hamming radii for the success rate; may be repeated.")] = [0, 1, 2],  # noqa: B006
+    precision_at: Annotated[list[int] | None, typer.Option(help="Rank for precision and recall; repeatable.")] = None,
+    radius: Annotated[list[int] | None, typer.Option(help="Hamming radius for the success rate; repeatable.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score codes that came from anywhere: .npz files with labels and signs, bits, outputs or ddsh's packed codes."""
     ours, theirs = LabelledCodes.load(query), LabelledCodes.load(database)
     found = score_codes(
         ours.codes, theirs.codes, ours.labels, theirs.labels,
-        top_k=top_k, ties=ties, ap_convention=ap_convention, precision_at=precision_at, radii=radius,
+        top_k=top_k, ties=ties, ap_convention=ap_convention, precision_at=precision_at or PRECISION_AT, radii=radius or RADII,
     )  # fmt: skip
     if json:
         show.as_json(found.to_dict())

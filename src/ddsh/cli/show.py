@@ -98,23 +98,30 @@ def report(found: DatasetReport) -> None:
     more = f" and {len(sizes) - _NAMED} more sizes" if len(sizes) > _NAMED else ""
     _print("Sizes: " + (", ".join(f"{size} ({count:,})" for size, count in sizes[:_NAMED]) or "none") + more)
     skipped(found.broken)
-    _print(f"Exact duplicates: {found.n_duplicates:,}")
+    if found.n_readable == 0:
+        _print("No image can be read: duplicates were not looked for.")
+        return
+    _print(f"Exact duplicates among the {found.n_readable:,} images that can be read: {found.n_duplicates:,}")
     if found.split is None:
         _print(f"Split {found.protocol!r}: not possible. {escape(found.no_split or '')}")
         return
     _print(f"Split {found.protocol!r}, seed {found.seed}: {found.split}")
-    _print(f"Query images that are also in the database: {len(found.shared):,}")
-    for query, other in found.shared[:_NAMED]:
-        _print(f"  {escape(query)} = {escape(other)}")
+    _print(f"Query images that are also in the database: {len({query for query, _ in found.shared}):,}")
+    _some([f"{query} = {other}" for query, other in found.shared])
 
 
 def skipped(files: Sequence[Skipped]) -> None:
     """Show how many files were left out, and the first of them."""
     _print(f"Broken or left out: {len(files):,}")
-    for file in files[:_NAMED]:
-        _print(f"  {escape(file.path)}: {escape(file.reason)}")
-    if len(files) > _NAMED:
-        _print(f"  and {len(files) - _NAMED:,} more")
+    _some([f"{file.path}: {file.reason}" for file in files])
+
+
+def _some(lines: Sequence[str]) -> None:
+    """Show the first lines and how many more there are."""
+    for line in lines[:_NAMED]:
+        _print(f"  {escape(line)}")
+    if len(lines) > _NAMED:
+        _print(f"  and {len(lines) - _NAMED:,} more")
 
 
 def scores(found: Scores) -> None:

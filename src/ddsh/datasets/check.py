@@ -1,7 +1,7 @@
 """A look at a whole dataset: counts, sizes, broken files, and images that are both query and database."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +21,9 @@ class DatasetReport:
     name : str
         The dataset.
     n_images : int
-        Images that can be used, or at least are listed.
+        Images of the dataset.
+    n_readable : int
+        How many of them could be read.
     class_counts : dict of str to int
         Images of each class.
     labels_per_image : float
@@ -33,7 +35,7 @@ class DatasetReport:
     n_duplicates : int
         Images that are pixel for pixel equal to an earlier one.
     shared : tuple of (str, str)
-        Pairs of a query and a database image that are pixel for pixel equal.
+        Pairs of a query and a database image that are pixel for pixel equal, or one and the same.
     protocol, seed : str, int
         The split that was looked at.
     split : str or None
@@ -44,6 +46,7 @@ class DatasetReport:
 
     name: str
     n_images: int
+    n_readable: int
     class_counts: dict[str, int]
     labels_per_image: float
     sizes: dict[str, int]
@@ -87,6 +90,7 @@ def check(
     return DatasetReport(
         name=dataset.name,
         n_images=len(dataset),
+        n_readable=len(digests),
         class_counts=counts,
         labels_per_image=sum(counts.values()) / max(len(dataset), 1),
         sizes=dict(sizes.most_common()),
@@ -98,6 +102,14 @@ def check(
         split=split.fingerprint if split else None,
         no_split=reason,
     )
+
+
+def refuse_broken(dataset: Dataset, on_progress: Callable[[int, int], None] | None = None) -> None:
+    """Raise if any image cannot be read; the line says how many and names the first."""
+    broken = _read_all(dataset, on_progress)[2]
+    if broken:
+        named = "; ".join(f"{file.path} ({file.reason.removesuffix('.')})" for file in broken[:5])
+        raise DataError(f"{dataset.name}: {len(broken):,} images cannot be read: {named}. Mend or remove them.")
 
 
 def _try_split(dataset: Dataset, protocol: Protocol, seed: int) -> tuple[Split | None, str | None]:
@@ -134,6 +146,9 @@ def _digest(image: Image) -> bytes:
 
 def _shared(dataset: Dataset, split: Split, digests: dict[int, bytes]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of equal query and database images."""
-    owners = {digests[row]: row for row in split.query.tolist() if row in digests}
-    pairs = [(owners.get(digests.get(row, b""), -1), row) for row in split.database.tolist()]
-    return tuple((dataset.images.name(query), dataset.images.name(row)) for query, row in pairs if query >= 0)
+    copies = defaultdict(list)
+    for row in split.database.tolist():
+        copies[digests.get(row)].append(row)
+    pairs = [(row, row) for row in split.protocol.listed_twice(dataset, split.query)]
+    pairs += [(row, copy) for row in split.query.tolist() if row in digests for copy in copies[digests[row]]]
+    return tuple((dataset.images.name(query), dataset.images.name(copy)) for query, copy in pairs)

@@ -77,7 +77,7 @@ def distribution(root: Path) -> str | None:
 
 def _read(path: Path, n_images: int) -> _Batch:
     batch = _READERS[path.suffix](path, n_images)
-    if batch.labels.shape != (n_images,) or batch.labels.max(initial=0) >= len(CLASS_NAMES):
+    if batch.labels.shape != (n_images,) or not np.isin(batch.labels, np.arange(len(CLASS_NAMES))).all():
         raise DataError(f"{path}: expected {n_images:,} labels 0 to 9, found {_describe(batch.labels)}; get it again.")
     return batch
 

@@ -57,12 +57,15 @@ class RemoteFile:
         Its size, if known.
     unpack_to : str, optional
         The folder that unpacking the archive creates; None for a plain file.
+    holds : tuple of str
+        The files in it that matter.
     """
 
     url: str
     md5: str
     n_bytes: int | None = None
     unpack_to: str | None = None
+    holds: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,10 +102,11 @@ class Progress(Protocol):
         """Take the file's name, how much of it is there, and its size if known."""
 
 
-def _cifar10(name: str, archive: str, md5: str, n_bytes: int | None, folder: str) -> Source:
+def _cifar10(name: str, archive: str, md5: str, n_bytes: int | None, folder: str, suffix: str) -> Source:
     """Describe one of the three editions of CIFAR-10."""
     home = "https://www.cs.toronto.edu/~kriz/"
-    return Source(name, f"{home}cifar.html", "", (RemoteFile(home + archive, md5, n_bytes, folder),))
+    holds = (*(f"data_batch_{number}{suffix}" for number in range(1, 6)), f"test_batch{suffix}")
+    return Source(name, f"{home}cifar.html", "", (RemoteFile(home + archive, md5, n_bytes, folder, holds),))
 
 
 def _four_parts(name: str, homepage: str, base: str, sums: tuple[tuple[str, int], ...]) -> Source:
@@ -119,6 +123,7 @@ _ALL = (
         "c32a1d4ab5d03f1284b67883e8d87530",
         170_052_171,
         "cifar-10-batches-bin",
+        ".bin",
     ),
     _cifar10(
         "cifar10-python",
@@ -126,6 +131,7 @@ _ALL = (
         "c58f30108f718f92721af3b95e74349a",
         170_498_071,
         "cifar-10-batches-py",
+        "",
     ),
     _cifar10(
         "cifar10-matlab",
@@ -133,6 +139,7 @@ _ALL = (
         "70270af85842c9e89bb428ec9976c926",
         None,
         "cifar-10-batches-mat",
+        ".mat",
     ),
     Source(
         "svhn",
@@ -194,7 +201,7 @@ def fetch(
     *,
     mirror: str | None = None,
     timeout: float = 30.0,
-    attempts: int = 5,
+    attempts: int = 3,
     pause: float = 1.0,
     on_progress: Progress | None = None,
     sources: Mapping[str, Source] = SOURCES,
@@ -301,12 +308,20 @@ class _Errand:
         unpacked = self.root / file.unpack_to
         if not unpacked.is_dir():
             _unpack(self._download(file, self.root / file.name), unpacked)
+        missing = [name for name in file.holds if not (unpacked / name).is_file()]
+        if missing:
+            raise DownloadError(f"{unpacked} is there but lacks {', '.join(missing)}; remove it and run this again.")
         return unpacked
 
     def _download(self, file: RemoteFile, target: Path) -> Path:
         if not (target.is_file() and _md5(target) == file.md5):
             target.parent.mkdir(parents=True, exist_ok=True)
-            _Transfer(self._address(file), file, target, self.patience, self.on_progress).run()
+            try:
+                _Transfer(self._address(file), file, target, self.patience, self.on_progress).run()
+            except DownloadError:
+                with suppress(OSError):  # a folder in which nothing arrived would look like the dataset
+                    target.parent.rmdir()
+                raise
         return target
 
     def _address(self, file: RemoteFile) -> str:

@@ -348,6 +348,9 @@ def _text(value: object, what: str, where: str) -> str:
     return value
 
 
+TABLES = frozenset({".csv", ".tsv", ".jsonl"})
+"""What the name of a table ends in."""
+
 _Reader: TypeAlias = Callable[[Path], Iterator[tuple[int, dict[str, object]]]]
 _READERS: Mapping[str, _Reader] = MappingProxyType(
     {

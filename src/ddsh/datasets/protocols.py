@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from ddsh.datasets.dataset import Dataset
 from ddsh.errors import DataError, InvalidInput, UnknownName
+
+_LOGGER = logging.getLogger(__name__)
 
 RowNumbers: TypeAlias = NDArray[np.int64]
 
@@ -104,10 +107,19 @@ class Protocol:
         rng = np.random.Generator(np.random.PCG64(seed))
         query = np.sort(self._draw_queries(dataset, rng))
         database = np.setdiff1d(_part(dataset, self.database_from), query)
+        if listed := self.listed_twice(dataset, query):
+            _LOGGER.warning("%s: %d queries are listed in the database too; left out there.", dataset.name, len(listed))
         pool = np.setdiff1d(_part(dataset, self.train_from), query) if self.train_from in dataset.parts else database
         if len(database) == 0:
             raise DataError(f"{dataset.name}: protocol {self.name!r} leaves no image for the database.")
         return Split(query, np.sort(self._draw_train(dataset, pool, rng)), database, self, seed)
+
+    def listed_twice(self, dataset: Dataset, query: RowNumbers) -> list[int]:
+        """Return the queries that the dataset's makers put into the database, too."""
+        if self.database_from is None:
+            return []
+        listed: list[int] = np.intersect1d(_part(dataset, self.database_from), query).tolist()
+        return listed
 
     def _draw_queries(self, dataset: Dataset, rng: np.random.Generator) -> RowNumbers:
         pool = _part(dataset, self.query_from)
@@ -188,7 +200,8 @@ def _draw_per_class(
     labels = dataset.labels.take(pool)
     free = np.ones(len(pool), np.bool_)
     drawn = []
-    for label in _rare_first(labels.counts()):
+    counts = dict.fromkeys(dataset.labels.counts(), 0) | labels.counts()
+    for label in _rare_first(counts):
         candidates = np.flatnonzero(free & labels.having(label))
         if len(candidates) < per_class + keep_one:
             raise DataError(
@@ -199,6 +212,12 @@ def _draw_per_class(
         chosen = _shuffled(candidates, rng)[:per_class]
         free[chosen] = False
         drawn.append(pool[chosen])
+    for label in counts if keep_one else ():
+        if not (free & labels.having(label)).any():
+            raise DataError(
+                f"{dataset.name}: all {counts[label]:,} images of class {dataset.class_names[label]!r} became queries;"
+                " ask for fewer queries per class or add images."
+            )
     if not drawn:
         raise DataError(f"{dataset.name}: no labelled images to draw queries from.")
     return np.concatenate(drawn)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddsh.datasets import cifar10, lists, own, svhn
+from ddsh.datasets.check import refuse_broken
 from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.fetch import SOURCES
 from ddsh.errors import DataError, UnknownName
 
 
@@ -32,10 +34,11 @@ class DatasetCard:
     folders: tuple[str, ...]
 
     def find(self, root: Path | None) -> Path | None:
-        """Return the folder under `root` that is there, or None."""
+        """Return the folder under `root` (or `root` itself) that holds the dataset's files, or None."""
         if root is None:
             return None
-        return next((root / folder for folder in self.folders if (root / folder).is_dir()), None)
+        places = [*(root / folder for folder in self.folders), root]
+        return next((place for place in places if _LOOKS_LIKE[self.name](place)), None)
 
 
 DATASETS: Mapping[str, DatasetCard] = {
@@ -74,8 +77,10 @@ DATASETS: Mapping[str, DatasetCard] = {
 def load(
     name_or_path: str | Path,
     *,
-    root: Path | None = None,
+    root: str | Path | None = None,
+    images_root: str | Path | None = None,
     strict: bool = False,
+    verify: bool = True,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Read a dataset by name, or your own images by path.
@@ -83,12 +88,18 @@ def load(
     Parameters
     ----------
     name_or_path : str or path
-        A name of :data:`DATASETS`; or a folder with one subfolder per class; or a ``.csv``, ``.tsv`` or ``.jsonl``
-        table with a path and labels; or a list of ``path 0 1 0 ...``; or a folder with the files of a known dataset.
+        A name (as str) of :data:`DATASETS`; or a folder with one subfolder per class; or a ``.csv``, ``.tsv`` or
+        ``.jsonl`` table with a path and labels; or a list of ``path 0 1 0 ...``; or a folder with the files of a known
+        dataset.
     root : path, optional
         The folder where named datasets are kept.
+    images_root : path, optional
+        The folder that the paths of a list start from; the list's own if not given.
     strict : bool
-        Refuse your own images if a file is broken, instead of leaving it out.
+        Refuse a dataset if a file is broken, instead of leaving it out (your own images) or finding out when it is
+        asked for (lists and NUS-WIDE, whose labels are useful alone).
+    verify : bool
+        Decode each of your own images once to find the broken ones; otherwise only see that the files are there.
     on_progress : callable, optional
         Called with (done, total) while your own files are checked.
 
@@ -97,58 +108,69 @@ def load(
     Dataset
         Its images are read only when they are asked for.
     """
-    if str(name_or_path) in DATASETS:
-        return _load_named(DATASETS[str(name_or_path)], root)
-    path = Path(name_or_path)
-    if not path.exists() and not lists.is_prefix(path):
-        raise _not_found(str(name_or_path))
-    card = recognise(path)
-    if card is not None:
-        return _loader(card)(path)
-    return _load_own(path, strict, on_progress)
+    if isinstance(name_or_path, str) and name_or_path in DATASETS:
+        dataset = _load_named(DATASETS[name_or_path], None if root is None else Path(root))
+    else:
+        path = Path(name_or_path)
+        if not str(name_or_path) or not (path.exists() or lists.is_prefix(path)):
+            raise _not_found(str(name_or_path))
+        card = recognise(path)
+        if card is None and not _names_lists(path):
+            load_own = own.load_table if path.suffix.lower() in own.TABLES else own.load_folder
+            return load_own(path, strict=strict, verify=verify, on_progress=on_progress)
+        dataset = (
+            _loader(card)(path) if card else lists.load(path, images_root=Path(images_root) if images_root else None)
+        )
+    if strict:
+        refuse_broken(dataset, on_progress)
+    return dataset
+
+
+def _has_idx_files(path: Path) -> bool:
+    return any(path.glob("t10k-images*idx3-ubyte*"))
+
+
+def _is_fashion(path: Path) -> bool:
+    """Return whether idx files are Fashion-MNIST's: they have MNIST's names, so only the folder can tell."""
+    return _has_idx_files(path) and "fashion" in str(path.resolve()).lower()
+
+
+_LOOKS_LIKE: Mapping[str, Callable[[Path], bool]] = {
+    "sample": lambda path: False,
+    "cifar10": lambda path: cifar10.distribution(path) is not None,
+    "svhn": lambda path: all((path / name).is_file() for name in svhn.FILES.values()),
+    "nuswide": lambda path: (path / "ImageList").is_dir() and (path / "Groundtruth").is_dir(),
+    "fashion-mnist": _is_fashion,
+    "mnist": lambda path: _has_idx_files(path) and not _is_fashion(path),
+}
 
 
 def recognise(path: Path) -> DatasetCard | None:
     """Return the known dataset whose official files are in this folder, if there is one."""
-    if not path.is_dir():
-        return None
-    if cifar10.distribution(path) is not None:
-        return DATASETS["cifar10"]
-    if all((path / name).is_file() for name in svhn.FILES.values()):
-        return DATASETS["svhn"]
-    if (path / "ImageList").is_dir() and (path / "Groundtruth").is_dir():
-        return DATASETS["nuswide"]
-    if any(path.glob("t10k-images*idx3-ubyte*")):
-        return DATASETS["fashion-mnist" if "fashion" in str(path.resolve()).lower() else "mnist"]
-    return None
+    return next((DATASETS[name] for name, looks_like in _LOOKS_LIKE.items() if looks_like(path)), None)
 
 
 def _load_named(card: DatasetCard, root: Path | None) -> Dataset:
     loader = _loader(card)
     if not card.folders:
         return loader()
+    if root is None:
+        raise DataError(
+            f"{card.name}: say where your datasets are: root=..., on the command line --root DIR or the variable DDSH_DATA."
+        )
     folder = card.find(root)
     if folder is not None:
         return loader(folder)
-    if root is not None and root.is_dir() and recognise(root) is card:
-        return loader(root)
-    if root is None:
-        raise DataError(f"{card.name}: say where your datasets are, with --root DIR or the variable DDSH_DATA.")
-    raise DataError(
-        f"{card.name}: none of {', '.join(card.folders)} is in {root}. Run: ddsh data fetch {card.name} --root {root}"
+    advice = (
+        f"Run: ddsh data fetch {card.name} --root {root}" if card.name in SOURCES else "Put its official files there."
     )
-
-
-def _load_own(path: Path, strict: bool, on_progress: Callable[[int, int], None] | None) -> Dataset:
-    if path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
-        return own.load_table(path, strict=strict, on_progress=on_progress)
-    if path.suffix.lower() == ".txt" or _names_lists(path):
-        return lists.load(path)
-    return own.load_folder(path, strict=strict, on_progress=on_progress)
+    raise DataError(f"{card.name}: its files are not in {root} (looked in {', '.join(card.folders)}). {advice}")
 
 
 def _names_lists(path: Path) -> bool:
-    """Return whether `path` is a prefix of lists, or a folder with lists and no subfolder that could be a class."""
+    """Return whether `path` is a list, a prefix of lists, or a folder with lists and no subfolder for a class."""
+    if path.suffix.lower() == ".txt":
+        return True
     return lists.is_prefix(path) and not (path.is_dir() and any(child.is_dir() for child in path.iterdir()))
 
 

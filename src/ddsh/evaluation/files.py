@@ -81,12 +81,14 @@ def _labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> La
 
 
 def _sparse_labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Labels:
-    columns, starts = arrays["label_columns"], arrays["label_starts"]
-    shape = (len(starts) - 1, int(arrays["n_labels"]))
+    columns, starts, n_labels = (arrays[name] for name in ("label_columns", "label_starts", "n_labels"))
     try:
+        if any(array.dtype.kind not in "iu" for array in (columns, starts, n_labels)):
+            raise ValueError("label_columns, label_starts and n_labels must be whole numbers")
+        shape = (len(starts) - 1, int(n_labels))
         matrix = sparse.csr_array((np.ones(len(columns), np.int8), columns, starts), shape=shape)
         matrix.check_format(full_check=True)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ArtefactError(f"{path} holds damaged labels: {error}") from error
     return as_labels(matrix)
 

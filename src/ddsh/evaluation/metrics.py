@@ -20,6 +20,7 @@ from scipy.special import gammaln
 from ddsh.evaluation.counts import Counts
 
 Floats: TypeAlias = NDArray[np.float64]
+Harmonic: TypeAlias = NDArray[np.longdouble]
 Ints: TypeAlias = NDArray[np.int64]
 Count: TypeAlias = Ints | np.int64
 APConvention: TypeAlias = Literal["retrieved", "min_k"]
@@ -56,13 +57,18 @@ class Curve:
     recall: Floats
 
 
-def harmonic_numbers(n: int) -> Floats:
-    """Return H(0), H(1), ..., H(n), where H(k) = 1 + 1/2 + ... + 1/k."""
-    return np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, n + 1))])
+def harmonic_numbers(n: int) -> Harmonic:
+    """Return H(0), H(1), ..., H(n), where H(k) = 1 + 1/2 + ... + 1/k.
+
+    In extended precision: differences of neighbours are multiplied by ranks, which costs as many digits as a rank has.
+    """
+    numbers = np.zeros(n + 1, np.longdouble)
+    np.cumsum(1 / np.arange(1, n + 1, dtype=np.longdouble), out=numbers[1:])
+    return numbers
 
 
 def average_precision(
-    counts: Counts, harmonic: Floats, top_k: int | None = None, convention: APConvention = "retrieved"
+    counts: Counts, harmonic: Harmonic, top_k: int | None = None, convention: APConvention = "retrieved"
 ) -> AveragePrecision:
     """Return the average precision of each query: expected, worst and best over the order of ties.
 
@@ -70,7 +76,7 @@ def average_precision(
     ----------
     counts : Counts
         Items and relevant items at each distance.
-    harmonic : ndarray of float
+    harmonic : ndarray of longdouble
         :func:`harmonic_numbers` up to the size of the database.
     top_k : int, optional
         Score only the first `top_k` items.
@@ -114,7 +120,7 @@ class _Cut:
     hits: np.int64
     k: int
 
-    def scores(self, harmonic: Floats, done: list[float], divisor: int | None) -> tuple[float, float, float]:
+    def scores(self, harmonic: Harmonic, done: list[float], divisor: int | None) -> tuple[float, float, float]:
         """Return the query's expected, lowest and highest AP, given its sums over the blocks before this one."""
         slots = int(self.k - self.seen)
         found = np.arange(max(0, slots - int(self.n - self.r)), min(slots, int(self.r)) + 1)
@@ -126,7 +132,7 @@ class _Cut:
         return float(chance @ (expected / by)), float((low / by).min()), float((high / by).max())
 
 
-def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Floats) -> Floats:
+def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Harmonic) -> Floats:
     """Return the expected sum of the precisions at a block's relevant items.
 
     Position j of the block holds a relevant item with chance r/n, and then (j - 1)(r - 1)/(n - 1) of those before
@@ -134,14 +140,12 @@ def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Floats
     """
     span = harmonic[seen + n] - harmonic[seen]
     others = (r - 1) / np.maximum(n - 1, 1) * (n - (seen + 1) * span)
-    result: Floats = r / np.maximum(n, 1) * ((hits + 1) * span + others)
-    return result
+    return np.asarray(r / np.maximum(n, 1) * ((hits + 1) * span + others), np.float64)
 
 
-def _run_sum(hits: Count, start: Count, r: Count, harmonic: Floats) -> Floats:
+def _run_sum(hits: Count, start: Count, r: Count, harmonic: Harmonic) -> Floats:
     """Return the sum of the precisions at r relevant items in a row that follow the first `start` items."""
-    result: Floats = r + (hits - start) * (harmonic[start + r] - harmonic[start])
-    return result
+    return np.asarray(r + (hits - start) * (harmonic[start + r] - harmonic[start]), np.float64)
 
 
 def _hypergeometric(found: Ints, n: np.int64, r: np.int64, slots: int) -> Floats:

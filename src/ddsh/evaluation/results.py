@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ddsh
+from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Dataset
 from ddsh.datasets.protocols import Protocol
 from ddsh.errors import InvalidInput
@@ -18,6 +19,7 @@ from ddsh.evaluation.scores import Scores, score
 if TYPE_CHECKING:
     from ddsh.base import Hasher
 
+_BLOCK_ROWS = 4096
 _PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
@@ -89,8 +91,8 @@ def evaluate(hasher: "Hasher", dataset: Dataset, protocol: Protocol, seed: int) 
     split = protocol.split(dataset, seed)
     hasher.fit(pixels(dataset, split.train), dataset.labels.take(split.train))
     scores = score(
-        hasher.encode(pixels(dataset, split.query)),
-        hasher.encode(pixels(dataset, split.database)),
+        encode_rows(hasher, dataset, split.query),
+        encode_rows(hasher, dataset, split.database),
         dataset.labels.take(split.query),
         dataset.labels.take(split.database),
         top_k=protocol.top_k,
@@ -108,6 +110,12 @@ def evaluate(hasher: "Hasher", dataset: Dataset, protocol: Protocol, seed: int) 
         seconds=time.perf_counter() - start,
         versions=versions(),
     )
+
+
+def encode_rows(hasher: "Hasher", dataset: Dataset, rows: NDArray[np.int64]) -> BinaryCodes:
+    """Return the codes of some images, made a few thousand at a time so that memory stays bounded."""
+    blocks = [rows[start : start + _BLOCK_ROWS] for start in range(0, len(rows), _BLOCK_ROWS)]
+    return BinaryCodes.stack([hasher.encode(pixels(dataset, block)) for block in blocks])
 
 
 def pixels(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.float32]:

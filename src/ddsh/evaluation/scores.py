@@ -15,6 +15,8 @@ from ddsh.evaluation.stable import rank_stably
 from ddsh.labels import Labels, LabelsLike, as_labels
 
 Ties: TypeAlias = Literal["expected", "stable"]
+RADII = (0, 1, 2)
+PRECISION_AT = (1, 10, 100, 500, 1000)
 _BLOCK_COUNTS = 1 << 20
 _CURVE_POINTS = 200
 
@@ -113,8 +115,8 @@ def score(
     top_k: int | None = None,
     ties: Ties = "expected",
     ap_convention: APConvention = "retrieved",
-    precision_at: Sequence[int] = (1, 10, 100, 500, 1000),
-    radii: Sequence[int] = (0, 1, 2),
+    precision_at: Sequence[int] = PRECISION_AT,
+    radii: Sequence[int] = RADII,
 ) -> Scores:
     """Score a Hamming ranking and hash lookup, exactly.
 
@@ -249,9 +251,13 @@ def _check_options(
         raise UnknownName("order of ties", ties, ("expected", "stable"))
     if convention not in ("retrieved", "min_k"):
         raise UnknownName("AP convention", convention, ("retrieved", "min_k"))
-    if top_k is not None and top_k < 1:
-        raise InvalidInput(f"top_k must be at least 1; got {top_k}.")
-    if any(k < 1 for k in precision_at):
-        raise InvalidInput(f"Every k of precision_at must be at least 1; got {tuple(precision_at)}.")
-    if any(radius < 0 for radius in radii):
-        raise InvalidInput(f"A Hamming radius is 0 or more; got {tuple(radii)}.")
+    if top_k is not None and not _whole((top_k,), 1):
+        raise InvalidInput(f"top_k must be a whole number, at least 1; got {top_k}.")
+    if not _whole(precision_at, 1):
+        raise InvalidInput(f"Every k of precision_at must be a whole number, at least 1; got {tuple(precision_at)}.")
+    if not _whole(radii, 0):
+        raise InvalidInput(f"A Hamming radius is a whole number, 0 or more; got {tuple(radii)}.")
+
+
+def _whole(values: Sequence[int], least: int) -> bool:
+    return all(isinstance(value, int | np.integer) and value >= least for value in values)
