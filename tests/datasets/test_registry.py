@@ -67,7 +67,7 @@ def test_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path):
         load("cifar10", root=str(tmp_path))
     with pytest.raises(DataError, match="official files"):
         load("nuswide", root=tmp_path)
-    with pytest.raises(DataError, match="--root DIR or the variable DDSH_DATA"):
+    with pytest.raises(DataError, match="--root DIR or DDSH_DATA"):
         load("cifar10")
 
 

@@ -30,7 +30,8 @@ def score(
     ours, theirs = LabelledCodes.load(query), LabelledCodes.load(database)
     found = score_codes(
         ours.codes, theirs.codes, ours.labels, theirs.labels,
-        top_k=top_k, ties=ties, ap_convention=ap_convention, precision_at=precision_at or PRECISION_AT, radii=radius or RADII,
+        top_k=top_k, ties=ties, ap_convention=ap_convention,
+        precision_at=precision_at or PRECISION_AT, radii=radius or RADII,
     )  # fmt: skip
     if json:
         show.as_json(found.to_dict())

@@ -155,9 +155,7 @@ def _load_named(card: DatasetCard, root: Path | None) -> Dataset:
     if not card.folders:
         return loader()
     if root is None:
-        raise DataError(
-            f"{card.name}: say where your datasets are: root=..., on the command line --root DIR or the variable DDSH_DATA."
-        )
+        raise DataError(f"{card.name}: say where your datasets are: root=... (command line: --root DIR or DDSH_DATA).")
     folder = card.find(root)
     if folder is not None:
         return loader(folder)
