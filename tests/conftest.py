@@ -1,6 +1,9 @@
 """What several test files share."""
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: two threads each would fight for the cores
+
 from pathlib import Path
 
 import numpy as np

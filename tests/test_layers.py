@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors"},
-    {"persistence"},
+    {"persistence", "unpickling"},
     {"codes", "labels"},
     {"base"},
     {"networks"},

@@ -5,8 +5,6 @@ References
 Krizhevsky, A. "Learning Multiple Layers of Features from Tiny Images." Technical report, 2009.
 """
 
-import io
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from ddsh.datasets.images import ArrayImages, StackedImages
 from ddsh.datasets.matlab import read_mat
 from ddsh.errors import DataError
 from ddsh.labels import SingleLabels
+from ddsh.unpickling import unpickle_arrays
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _STEMS = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
@@ -123,36 +122,14 @@ def _flat_images(open_flat: Callable[[], Any], n_images: int, path: Path) -> Arr
     return ArrayImages(open_array, n_images, str(path))
 
 
-# NumPy's own way to make the empty array that a pickle then fills.
-_rebuild_array = np.empty(0).__reduce__()[0]
-
-
-class _CifarUnpickler(pickle.Unpickler):
-    """Knows how to rebuild NumPy arrays and nothing else: a pickle cannot run code."""
-
-    _ALLOWED: Mapping[tuple[str, str], Any] = {
-        ("numpy.core.multiarray", "_reconstruct"): _rebuild_array,
-        ("numpy._core.multiarray", "_reconstruct"): _rebuild_array,
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("_codecs", "encode"): lambda text, encoding: text.encode(encoding),
-    }
-
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- pickle's own signature
-        try:
-            return self._ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in a CIFAR-10 file") from None
-
-
 def _unpickle(path: Path) -> dict[str, Any]:
     """Read a CIFAR-10 batch that was pickled by Python 2 or 3."""
+    content = unpickle_arrays(path)
     try:
-        content = _CifarUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
         batch = {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}
         return {"data": batch["data"], "labels": batch["labels"]}
-    except Exception as error:  # a damaged pickle makes the unpickler raise almost anything
-        raise DataError(f"{path} is not a CIFAR-10 Python batch ({type(error).__name__}: {error}).") from error
+    except (AttributeError, KeyError) as error:
+        raise DataError(f"{path} is not a CIFAR-10 Python batch: it has no data and labels.") from error
 
 
 def _describe(labels: NDArray[Any]) -> str:

