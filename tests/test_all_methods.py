@@ -7,48 +7,61 @@ from sklearn.exceptions import NotFittedError
 
 from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.methods import METHODS, get_method
+from ddsh.methods import METHODS, get_method, load_model, save_model
+from ddsh.methods._deep import Training
 
 pytestmark = pytest.mark.parametrize("name", sorted(METHODS))
 
 
+def make(name, n_bits=12):
+    """A method that is quick to fit."""
+    method = get_method(name)
+    if method.card.inputs == "features":
+        return method(n_bits=n_bits)
+    training = Training(passes=2, learning_rate=0.1, batch_size=32)
+    return method(n_bits=n_bits, network="small-grey", training=training, n_omega=20)
+
+
 @pytest.fixture
-def items(rng):
-    """Features of four classes, and their labels."""
+def items(name, rng):
+    """Features or images of four classes, and their labels."""
     labels = np.arange(80) % 4
-    return rng.normal(size=(4, 20))[labels] + 0.3 * rng.normal(size=(80, 20)), labels
+    if get_method(name).card.inputs == "features":
+        return rng.normal(size=(4, 20))[labels] + 0.3 * rng.normal(size=(80, 20)), labels
+    images = rng.integers(0, 150, (4, 28, 28, 1))[labels] + rng.integers(0, 100, (80, 28, 28, 1))
+    return images.astype(np.uint8), labels
 
 
 @pytest.mark.parametrize("n_bits", [8, 12])
 def test_codes_have_the_length_asked_for(name, items, n_bits):
     features, labels = items
-    codes = get_method(name)(n_bits=n_bits).fit(features, labels).encode(features)
+    codes = make(name, n_bits).fit(features, labels).encode(features)
     assert codes.n_bits == n_bits
     assert len(codes) == len(features)
 
 
 def test_the_same_seed_gives_the_same_codes(name, items):
     features, labels = items
-    first, second = (get_method(name)(n_bits=12).fit(features, labels).encode(features) for _ in range(2))
+    first, second = (make(name, 12).fit(features, labels).encode(features) for _ in range(2))
     assert first == second
 
 
 def test_a_bit_is_one_where_the_output_is_above_zero(name, items):
     features, labels = items
-    method = get_method(name)(n_bits=12).fit(features, labels)
+    method = make(name, 12).fit(features, labels)
     assert np.array_equal(method.encode(features).bits(), method.project(features) > 0)
 
 
 def test_fitting_again_forgets(name, items):
     features, labels = items
-    method = get_method(name)(n_bits=12).fit(-3 * features[:40] + 1, labels[:40]).fit(features, labels)
-    assert method.encode(features) == get_method(name)(n_bits=12).fit(features, labels).encode(features)
+    method = make(name, 12).fit(features[40:] // 2, labels[40:]).fit(features, labels)
+    assert method.encode(features) == make(name, 12).fit(features, labels).encode(features)
 
 
 def test_fit_does_not_change_its_parameters_or_its_input(name, items):
     features, labels = items
     features.setflags(write=False)
-    method = get_method(name)(n_bits=12)
+    method = make(name, 12)
     before = method.get_params()
     method.fit(features, labels)
     assert method.get_params() == before
@@ -59,15 +72,17 @@ def test_a_read_only_memory_map_is_accepted(name, items, tmp_path):
     features, labels = items
     np.save(tmp_path / "features.npy", features)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    method = get_method(name)(n_bits=8).fit(mapped, labels)
-    assert method.encode(mapped) == get_method(name)(n_bits=8).fit(features, labels).encode(features)
+    method = make(name, 8).fit(mapped, labels)
+    assert method.encode(mapped) == make(name, 8).fit(features, labels).encode(features)
 
 
 def test_every_parameter_is_documented(name, items):
     method = get_method(name)
+    documentation = "".join(parent.__doc__ or "" for parent in method.__mro__ if issubclass(parent, method.__base__))
+    documentation += method.__base__.__doc__
     for parameter in method().get_params():
-        assert f"    {parameter} : " in method.__doc__, f"{name}: {parameter} is not documented"
-    assert "References" in method.__doc__
+        assert f"    {parameter} : " in documentation, f"{name}: {parameter} is not documented"
+    assert "References" in documentation
 
 
 def test_the_card_says_what_the_method_is(name, items):
@@ -80,40 +95,43 @@ def test_the_card_says_what_the_method_is(name, items):
     ("change", "message"),
     [
         (lambda x: np.where(x == x.max(), np.nan, x), "NaN"),
-        (lambda x: np.where(x == x.max(), np.inf, x), "infinity"),
-        (lambda x: x[:, 0], "matrix"),
-        (lambda x: x[:0], "n >= 1"),
-        (lambda x: x.astype(str), "numeric"),
+        (lambda x: np.where(x == x.max(), np.inf, x), "infinity|uint8"),
+        (lambda x: x.reshape(-1), "matrix|shape"),
+        (lambda x: x[:0], "n >= 1|no images"),
+        (lambda x: x.astype(str), "numeric|uint8"),
     ],
 )
-def test_features_that_are_none_are_refused(name, items, change, message):
+def test_items_that_are_none_are_refused(name, items, change, message):
     features, labels = items
     bad = change(features)
     with pytest.raises(InvalidInput, match=message):
-        get_method(name)(n_bits=8).fit(bad, labels[: len(bad)])
+        make(name, 8).fit(bad, labels[: len(bad)])
 
 
 def test_other_features_than_it_was_fitted_on_are_refused(name, items):
     features, labels = items
-    method = get_method(name)(n_bits=8).fit(features, labels)
+    if get_method(name).card.inputs == "images":
+        assert len(make(name, 8).fit(features, labels).encode(features[:, :20, :25])) == 80
+        return
+    method = make(name, 8).fit(features, labels)
     with pytest.raises(InvalidInput, match="Fitted on 20 features, given 19"):
         method.encode(features[:, :-1])
 
 
 def test_encoding_before_fitting_is_refused(name, items):
     with pytest.raises(NotFittedError, match="fit"):
-        get_method(name)(n_bits=8).encode(items[0])
+        make(name, 8).encode(items[0])
 
 
 @pytest.mark.parametrize("n_bits", [0, -1, 1025])
 def test_impossible_code_lengths_are_refused(name, items, n_bits):
     with pytest.raises(InvalidInput, match="n_bits"):
-        get_method(name)(n_bits=n_bits).fit(*items)
+        make(name, n_bits).fit(*items)
 
 
 def test_labels_are_needed_where_the_method_learns_from_them(name, items):
     features, labels = items
-    method = get_method(name)(n_bits=8)
+    method = make(name, 8)
     if method.card.supervision != "supervised":
         assert len(method.fit(features).encode(features)) == len(features)
         return
@@ -123,6 +141,12 @@ def test_labels_are_needed_where_the_method_learns_from_them(name, items):
         method.fit(features, labels[1:])
 
 
+def test_a_fitted_method_survives_a_folder(name, items, tmp_path):
+    method = make(name, 8).fit(*items)
+    save_model(method, tmp_path / "model")
+    assert load_model(tmp_path / "model").hasher.encode(items[0]) == method.encode(items[0])
+
+
 def test_a_misspelt_name_is_answered_with_the_nearest(name, items):
     with pytest.raises(UnknownName, match=f"Did you mean '{name}'"):
-        get_method(name + "x")
+        get_method(name + name[-1])

@@ -1,7 +1,7 @@
 """What every hashing method is: a scikit-learn estimator that turns items into binary codes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -74,35 +74,68 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         Self
             The fitted method; fitting again forgets what was learned before.
         """
-        if not 1 <= self.n_bits <= MAX_BITS:
-            raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
-        items = check_features(X)
+        self._check_parameters()
+        items = self._check_items(X)
         self._fit(items, self._check_labels(items, y))
         self.n_features_in_ = items.shape[1]
         return self
 
     def project(self, X: Any) -> Outputs:  # noqa: ANN401, N803
         """Return the real outputs whose signs are the code, shape (n, n_bits)."""
-        if not hasattr(self, "n_features_in_"):
+        if not self._is_fitted():
             raise NotFittedError(f"{type(self).__name__} must be fitted before it can encode; call fit first.")
-        items = check_features(X)
-        if items.shape[1] != self.n_features_in_:
-            raise InvalidInput(f"Fitted on {self.n_features_in_} features, given {items.shape[1]}.")
+        items = self._check_items(X)
+        width = getattr(self, "n_features_in_", None)
+        if width is not None and items.shape[1] != width:
+            raise InvalidInput(f"Fitted on {width} features, given {items.shape[1]}.")
         return self._project(items)
 
     def encode(self, X: Any) -> BinaryCodes:  # noqa: ANN401, N803
         """Return the binary codes of items: a bit is 1 where the output is above zero."""
         return BinaryCodes.from_outputs(self.project(X))
 
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Return all that was learned, as named arrays."""
+        if not self._is_fitted():
+            raise NotFittedError(f"{type(self).__name__} must be fitted before it can be saved; call fit first.")
+        learned = {name: value for name, value in vars(self).items() if name.endswith("_") and not name.startswith("_")}
+        return {name: np.asarray(value) for name, value in learned.items()}
+
+    def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
+        """Take back what :meth:`get_weights` returned."""
+        for name, value in weights.items():
+            setattr(self, name, value if value.ndim else value.item())
+
+    def describe_params(self) -> dict[str, Any]:
+        """Return the parameters as plain JSON."""
+        params: dict[str, Any] = self.get_params()
+        return params
+
+    @classmethod
+    def from_description(cls, params: dict[str, Any]) -> Self:
+        """Make the method again from :meth:`describe_params`."""
+        return cls(**params)
+
     @abstractmethod
-    def _fit(self, features: NDArray[np.float64], labels: Labels | None) -> None:
+    def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
         """Learn; set attributes that end in ``_``."""
 
     @abstractmethod
-    def _project(self, features: NDArray[np.float64]) -> Outputs:
+    def _project(self, items: Any) -> Outputs:  # noqa: ANN401
         """Return real outputs, shape (n, n_bits)."""
 
-    def _check_labels(self, items: Sequence[Any] | NDArray[Any], y: LabelsLike | None) -> Labels | None:
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+    def _check_parameters(self) -> None:
+        if not 1 <= self.n_bits <= MAX_BITS:
+            raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
+
+    def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
+        """Return `X` as the method takes it, or raise."""
+        return check_features(X)
+
+    def _check_labels(self, items: Sized, y: LabelsLike | None) -> Labels | None:
         if self.card.supervision != "supervised":
             return None
         if y is None:

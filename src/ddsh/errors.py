@@ -32,6 +32,10 @@ class UnknownName(InvalidInput):
         super().__init__(f"Unknown {kind} {given!r}. {advice}")
 
 
+class Diverged(InvalidInput):
+    """Training left the range of finite numbers."""
+
+
 class DataError(DdshError):
     """A dataset's files are missing, broken or not what they claim to be."""
 

@@ -1,6 +1,7 @@
 """Labels, and the one place that says what "similar" means: two items that share at least one label."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Self, TypeAlias, cast
 
@@ -148,6 +149,69 @@ class MultiLabels(Labels):
         dense: NDArray[Any] = self.matrix.toarray()
         return dense.astype(np.uint8)
 
+
+class PairLabels(Labels):
+    """Similarity given pair by pair instead of labels; for training only.
+
+    Parameters
+    ----------
+    pairs : sparse matrix (n, n), or callable
+        A pair is similar where the matrix is above zero, and dissimilar elsewhere; a callable takes two vectors of row
+        numbers and returns which pairs are similar, shape (len(first), len(second)).
+    n_items : int, optional
+        How many items there are; needed with a callable.
+    """
+
+    def __init__(
+        self,
+        pairs: "sparse.sparray | sparse.spmatrix | PairFunction",
+        n_items: int | None = None,
+    ) -> None:
+        if callable(pairs):
+            if n_items is None:
+                raise InvalidInput("Give n_items with a callable: how many items there are.")
+            self._similar, self._rows = pairs, np.arange(n_items)
+            return
+        matrix = sparse.csr_array(cast("Any", pairs))
+        if matrix.shape[0] != matrix.shape[1]:
+            raise InvalidInput(f"A matrix of pairs is square; got {matrix.shape}.")
+        self._similar = lambda first, second: matrix[first][:, second].toarray() > 0
+        self._rows = np.arange(matrix.shape[0])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, rows: Rows) -> Self:
+        """Return the same pairs, of some rows."""
+        taken = type(self)(self._similar, 0)
+        taken._rows = self._rows[rows]
+        return taken
+
+    def similar(self, other: Labels) -> NDArray[np.bool_]:
+        """Return which pairs are similar."""
+        if not isinstance(other, PairLabels):
+            raise InvalidInput(_MIXED)
+        return np.asarray(self._similar(self._rows, other._rows), np.bool_)
+
+    def distinct(self) -> tuple[Self, NDArray[np.intp]]:
+        """Return every item as a kind of its own."""
+        return self, np.arange(len(self))
+
+    def classes(self) -> NDArray[Any]:
+        """Return nothing: pairs have no classes."""
+        return np.empty(0, np.int64)
+
+    def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
+        """Return that no row has any class."""
+        return np.zeros(len(self), np.bool_)
+
+    def to_array(self) -> NDArray[Any]:
+        """Return the row numbers; the pairs themselves may be too many."""
+        return self._rows
+
+
+PairFunction: TypeAlias = Callable[[NDArray[np.integer[Any]], NDArray[np.integer[Any]]], NDArray[Any]]
+"""Takes two vectors of row numbers and returns which pairs are similar."""
 
 LabelsLike: TypeAlias = Labels | ArrayLike | sparse.sparray | sparse.spmatrix
 """Whatever :func:`as_labels` reads."""

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, scoring
+from ddsh.cli import data, experiments, models, scoring
 from ddsh.cli.show import help_when_alone
 from ddsh.errors import DdshError
 
@@ -14,7 +14,13 @@ _STOPPED = 130
 
 app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(data.app, name="data")
+app.command("train")(models.train)
+app.command("tune")(models.tune)
+app.command("encode")(models.encode)
+app.command("evaluate")(models.evaluate)
+app.command("methods")(models.methods)
 app.command("score")(scoring.score)
+app.command("reproduce")(experiments.reproduce)
 app.command("demo")(scoring.demo)
 
 

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -26,7 +27,13 @@ from ddsh.datasets.check import DatasetReport
 from ddsh.datasets.dataset import Skipped
 from ddsh.evaluation import Result, Scores
 
+if TYPE_CHECKING:
+    from ddsh.base import MethodCard
+    from ddsh.experiment import Run, Trial
+    from ddsh.methods._deep import TrainingStep
+
 _NAMED = 10
+_LEARNS_FROM = {"none": "nothing", "unsupervised": "items", "supervised": "labels"}
 
 
 def help_when_alone(context: typer.Context) -> None:
@@ -138,6 +145,43 @@ def scores(found: Scores) -> None:
     _print(table)
     if found.n_without_relevant:
         _print(f"{found.n_without_relevant:,} queries have no relevant item and count as 0.")
+
+
+@contextmanager
+def training() -> Iterator[Callable[["TrainingStep"], None]]:
+    """Yield a callback that draws a progress bar with loss, objective, bits per second and time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
+    with _progress(*columns) as progress:
+        task = progress.add_task("Training", total=None, facts="")
+
+        def update(step: "TrainingStep") -> None:
+            objective = "" if step.objective is None else f", objective {step.objective:,.0f}"
+            left = str(timedelta(seconds=round(step.seconds_left)))
+            facts = f"loss {step.loss:.4f}{objective}, {step.bits_per_second:,.0f} bits/s, {left} left"
+            title = f"Pass {step.pass_number} of {step.passes}"
+            progress.update(task, completed=step.done, total=step.total, description=title, facts=facts)
+
+        yield update
+
+
+def run(one: "Run", path: Path, is_there: bool) -> None:
+    """Say which run of an experiment comes next."""
+    note = "is there" if is_there else "runs"
+    _print(f"{one.label}, {one.n_bits} bits, seed {one.seed}: {note} ({path})")
+
+
+def trial(found: "Trial") -> None:
+    """Show what one learning rate brought."""
+    _print(f"learning rate {found.learning_rate:g}: validation MAP {found.map:.4f}")
+
+
+def methods(cards: Sequence["MethodCard"]) -> None:
+    """List methods."""
+    table = _table("method", "what it is", "published", "learns from", "takes")
+    for card in cards:
+        published = f"{card.authors}, {card.venue} {card.year}"
+        table.add_row(card.name, card.title, published, _LEARNS_FROM[card.supervision], card.inputs)
+    _print(table)
 
 
 def results(rows: Sequence[Result]) -> None:

@@ -144,6 +144,28 @@ class StackedImages:
         return part, row - (int(self._ends[part - 1]) if part else 0)
 
 
+class SomeImages:
+    """Some rows of a sequence of images, in any order.
+
+    Parameters
+    ----------
+    images : Images
+        The sequence.
+    rows : ndarray of int
+        Which of them.
+    """
+
+    def __init__(self, images: Images, rows: NDArray[np.integer[Any]]) -> None:
+        self._images = images
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> Image:
+        return self._images[int(self._rows[row])]
+
+
 class FileImages:
     """Image files, decoded when they are asked for.
 

@@ -133,6 +133,38 @@ def load_table(
     return Dataset(table.stem, _files(kept), labels, present, parts, protocol, skipped)
 
 
+def load_unlabelled(path: Path, on_progress: Progress | None = None) -> tuple[FileImages, tuple[Skipped, ...]]:
+    """Return one image, or the images at any depth below a folder, and those that are broken.
+
+    Parameters
+    ----------
+    path : path
+        An image file or a folder.
+    on_progress : callable, optional
+        Called with (done, total) after each file.
+
+    Returns
+    -------
+    FileImages
+        The images that can be read.
+    tuple of Skipped
+        The others.
+    """
+    with _problems_of(path):
+        files = _image_files(path) if path.is_dir() else [path]
+    kept, skipped = _divide([_Item(file, ()) for file in files], True, on_progress)
+    if not kept:
+        raise DataError(f"{path}: no image can be read ({len(skipped)} broken); give an image or a folder of images.")
+    return _files(kept), tuple(skipped)
+
+
+def is_unlabelled(path: Path) -> bool:
+    """Return whether `path` is an image, or a folder in which images lie without a class folder."""
+    if path.is_dir():
+        return any(_is_image(child.name) for child in path.iterdir() if child.is_file())
+    return path.is_file() and _is_image(path.name)
+
+
 @contextmanager
 def _problems_of(source: Path) -> Iterator[None]:
     """Turn an error of the file system into one line that names the source."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -52,6 +52,25 @@ class Split:
             digest.update(len(rows).to_bytes(8, "little"))
             digest.update(rows.astype("<i8").tobytes())
         return digest.hexdigest()
+
+    def validation(self, dataset: Dataset, share: float = 0.2) -> "Split":
+        """Return a split of the training images alone, to choose parameters by: the query set stays unseen.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            What was split.
+        share : float
+            Part of the training images that is held out; half of it is query, half is database.
+        """
+        n_held = round(len(self.train) * share)
+        if not 2 <= n_held < len(self.train):
+            raise InvalidInput(f"{len(self.train):,} training images cannot be held out in a share of {share}.")
+        rng = np.random.Generator(np.random.PCG64([self.seed, 1]))
+        held = _draw_stratified(dataset, self.train, n_held, rng)
+        query = _draw_stratified(dataset, held, n_held // 2, rng)
+        rows = np.setdiff1d(self.train, held), np.setdiff1d(held, query)
+        return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}-validation"), self.seed)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class LabelledCodes:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file that :meth:`load` and ``ddsh score`` read."""
-        write_npz(path, self.codes.to_arrays() | _label_arrays(self.labels))
+        write_npz(path, self.codes.to_arrays() | label_arrays(self.labels))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LabelledCodes":
@@ -93,7 +93,8 @@ def _sparse_labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]
     return as_labels(matrix)
 
 
-def _label_arrays(labels: Labels) -> dict[str, NDArray[Any]]:
+def label_arrays(labels: Labels) -> dict[str, NDArray[Any]]:
+    """Return the arrays that an ``.npz`` file of these labels holds."""
     if isinstance(labels, MultiLabels):
         matrix = labels.matrix
         return {

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddsh.errors import UnknownName
 
@@ -10,8 +10,17 @@ if TYPE_CHECKING:
     from ddsh.base import Hasher
 
 METHODS: Mapping[str, str] = {
+    "ddsh": "ddsh.methods.ddsh:DDSH",
+    "ddsh0": "ddsh.methods.ddsh:DDSH0",
+    "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
     "lsh": "ddsh.methods.lsh:LSH",
 }
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+    if name not in ("SavedModel", "load_model", "save_model"):
+        raise AttributeError(f"module 'ddsh.methods' has no attribute {name!r}")
+    return getattr(importlib.import_module("ddsh.methods._models"), name)
 
 
 def get_method(name: str) -> "type[Hasher]":

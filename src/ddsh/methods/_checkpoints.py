@@ -1,0 +1,90 @@
+"""Checkpoints of a training run: written whole or not at all, the last two kept, refused where they do not fit."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from ddsh.errors import ArtefactError
+from ddsh.persistence import atomic_write
+
+_KEEP = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that training needs to go on as if it had never stopped.
+
+    Parameters
+    ----------
+    step : int
+        Mini-batches done so far, over all passes.
+    tensors : dict of str to ndarray
+        Weights, momentum, codes.
+    facts : dict
+        Plain values, such as the history.
+    """
+
+    step: int
+    tensors: dict[str, NDArray[Any]]
+    facts: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run in one folder.
+
+    Parameters
+    ----------
+    folder : path
+        Where they are.
+    fingerprint : str
+        Of the configuration and the data; a checkpoint with another one is refused.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder = folder
+        self.fingerprint = fingerprint
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, then remove all but the last two."""
+        facts = {"fingerprint": self.fingerprint, "step": checkpoint.step, "facts": checkpoint.facts}
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in checkpoint.tensors.items()}
+        with atomic_write(self.folder / f"checkpoint-{checkpoint.step:09d}.safetensors") as file:
+            file.write(save(tensors, {"ddsh": json.dumps(facts)}))
+        for path in self._paths()[:-_KEEP]:
+            path.unlink(missing_ok=True)
+
+    def latest(self) -> Checkpoint | None:
+        """Return the newest checkpoint, or None if there is none."""
+        paths = self._paths()
+        return self._read(paths[-1]) if paths else None
+
+    def require_none(self) -> None:
+        """Raise if there are checkpoints: a new run must not overwrite an old one."""
+        if self._paths():
+            raise ArtefactError(f"{self.folder} holds checkpoints of another run; resume it or choose another folder.")
+
+    def remove(self) -> None:
+        """Remove all checkpoints, when the run is over."""
+        for path in self._paths():
+            path.unlink(missing_ok=True)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("checkpoint-*.safetensors"))
+
+    def _read(self, path: Path) -> Checkpoint:
+        try:
+            with safe_open(path, framework="np") as file:
+                content = json.loads(file.metadata()["ddsh"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
+            fingerprint, step, facts = content["fingerprint"], int(content["step"]), content["facts"]
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise ArtefactError(f"{path} is no checkpoint of ddsh ({error}).") from error
+        if fingerprint != self.fingerprint:
+            raise ArtefactError(f"{path} belongs to another configuration or other data; nothing was changed.")
+        return Checkpoint(step, tensors, facts)

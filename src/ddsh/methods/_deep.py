@@ -1,0 +1,435 @@
+"""The one training loop of all deep methods."""
+
+import copy
+import hashlib
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from ddsh.base import Hasher, Outputs
+from ddsh.errors import Diverged, InvalidInput
+from ddsh.labels import Labels, LabelsLike
+from ddsh.methods._checkpoints import Checkpoint, Checkpoints
+from ddsh.methods._images import ImageSource, PreparedImages, augment, check_images
+from ddsh.methods._parallel import add_gradients, gather_rows, my_share, world
+from ddsh.networks import build_network
+from ddsh.networks.folding import fold_batch_norm
+from ddsh.networks.hashing import HashNetwork, choose_device
+from ddsh.networks.network import Network
+
+Rows: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained.
+
+    Parameters
+    ----------
+    passes : int
+        Passes over the training images.
+    learning_rate : float
+        At the start.
+    final_rate : float, optional
+        At the end; in between the rate falls geometrically. Constant if not given.
+    batch_size : int
+        Images in a mini-batch.
+    head_factor : float
+        The hash layer learns this much faster than the rest.
+    momentum, weight_decay : float
+        Of stochastic gradient descent; weights and biases decay.
+    flip : bool
+        Mirror half of the images.
+    crop : int
+        Shift images by up to this many pixels.
+    checkpoint_seconds : float
+        Write a checkpoint at least this often (where there is a folder for them).
+    """
+
+    passes: int
+    learning_rate: float
+    final_rate: float | None = None
+    batch_size: int = 128
+    head_factor: float = 1.0
+    momentum: float = 0.0
+    weight_decay: float = 5e-4
+    flip: bool = False
+    crop: int = 0
+    checkpoint_seconds: float = 180.0
+
+    def __post_init__(self) -> None:
+        for name in ("passes", "batch_size", "learning_rate", "head_factor"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
+        for name in ("momentum", "weight_decay", "crop", "final_rate"):
+            if getattr(self, name) is not None and not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
+
+    def scaled(self, learning_rate: float) -> "Training":
+        """Return the same training with another learning rate; the final rate keeps its ratio to it."""
+        final = self.final_rate and self.final_rate * learning_rate / self.learning_rate
+        return replace(self, learning_rate=learning_rate, final_rate=final)
+
+    def rate(self, progress: float) -> float:
+        """Return the learning rate when this share of the training is done."""
+        if self.final_rate is None:
+            return self.learning_rate
+        return float(self.learning_rate * (self.final_rate / self.learning_rate) ** progress)
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """What a progress bar needs to know after each mini-batch.
+
+    Parameters
+    ----------
+    done, total : int
+        Mini-batches.
+    pass_number, passes : int
+        Passes, the first is 1.
+    loss : float
+        Mean of this pass so far.
+    objective : float or None
+        The method's own objective, where it has one.
+    bits_per_second : float
+        Bits of code that the network puts out.
+    seconds_left : float
+        Estimate.
+    """
+
+    done: int
+    total: int
+    pass_number: int
+    passes: int
+    loss: float
+    objective: float | None
+    bits_per_second: float
+    seconds_left: float
+
+
+class DeepHasher(Hasher):
+    """A method that trains a network end to end.
+
+    Subclasses write :meth:`_loss` and, where needed, :meth:`_begin_fit`, :meth:`_begin_pass` and :meth:`_after_batch`;
+    what they keep between mini-batches they hand out and take back with :meth:`_state` and :meth:`_restore`.
+    """
+
+    network: str | Network
+    image_size: int | None
+    training: Training | None
+    seed: int
+    device: str
+    weights: str | None
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 -- scikit-learn's name
+        y: LabelsLike | None = None,
+        *,
+        checkpoints: Path | None = None,
+        resume: bool = False,
+        on_step: Callable[[TrainingStep], None] | None = None,
+    ) -> Self:
+        """Train on images `X`, shape (n, height, width, channels) or a sequence of such, and their labels `y`.
+
+        Parameters
+        ----------
+        X : uint8 images
+            The training images.
+        y : Labels, vector, or 0/1 matrix
+            Their labels.
+        checkpoints : path, optional
+            Folder for checkpoints; they are removed when training is over.
+        resume : bool
+            Go on from the newest checkpoint there, if there is one; the codes are those of a run that never stopped.
+        on_step : callable, optional
+            Told of each mini-batch.
+        """
+        self._check_parameters()
+        images = check_images(X)
+        labels = self._check_labels(images, y)
+        assert labels is not None, "deep methods are supervised"
+        self._run(images, labels, checkpoints, resume, on_step)
+        return self
+
+    def _run(
+        self,
+        images: ImageSource,
+        labels: Labels,
+        folder: Path | None,
+        resume: bool,
+        on_step: Callable[[TrainingStep], None] | None,
+    ) -> None:
+        self.model_ = HashNetwork(self._build_network(), self.n_bits, self.seed).to(choose_device(self.device))
+        prepared = PreparedImages(images, self.model_.backbone)
+        self._begin_fit(labels)
+        loop = _Loop(self, prepared, len(images), on_step)
+        store = Checkpoints(folder, self._fingerprint(prepared, labels)) if folder else None
+        if store and not resume:
+            store.require_none()
+        loop.run(store)
+        self.history_: list[dict[str, Any]] = loop.history
+        if store:
+            store.remove()
+
+    @abstractmethod
+    def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """Return the mean loss of a mini-batch from the network's outputs, shape (n, n_bits)."""
+
+    def _begin_fit(self, labels: Labels) -> None:
+        """Prepare what the method keeps while it trains."""
+
+    def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
+        """Do what comes before a pass; return the rows to train on and the method's objective, if it has one."""
+        raise NotImplementedError
+
+    def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
+        """Take note of the outputs of a mini-batch."""
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """Return what must be in a checkpoint."""
+        return {}
+
+    def _restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take back what :meth:`_state` returned."""
+
+    def _trainable(self) -> list[nn.Module]:
+        """Return the parts of the network that learn, features first."""
+        return [self.model_.backbone, self.model_.head]
+
+    def _schedule(self) -> Training:
+        """Return how to train; the default is the method's."""
+        assert self.training is not None, "a method without defaults needs a training"
+        return self.training
+
+    def _rng(self, *purpose: int) -> np.random.Generator:
+        """Return the random numbers for one purpose: the same in every run, wherever it was resumed."""
+        return np.random.Generator(np.random.PCG64([self.seed, *purpose]))
+
+    def _build_network(self, *, pretrained: bool = True) -> Network:
+        if isinstance(self.network, Network):
+            return copy.deepcopy(self.network)
+        path = Path(self.weights) if self.weights and pretrained else None
+        return build_network(
+            self.network, image_size=self.image_size, pretrained=pretrained, weights=path, seed=self.seed
+        )
+
+    def _fingerprint(self, prepared: PreparedImages, labels: Labels) -> str:
+        digest = hashlib.sha256(json.dumps(self.describe_params(), sort_keys=True).encode())
+        for chunk in prepared.chunks():
+            digest.update(chunk.tobytes())
+        digest.update(labels.to_array().tobytes())
+        return digest.hexdigest()
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "history_")
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the network."""
+        if not self._is_fitted():
+            raise NotFittedError(f"{type(self).__name__} must be fitted before it can be saved; call fit first.")
+        return {name: tensor.cpu().numpy() for name, tensor in self.model_.state_dict().items()}
+
+    def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
+        """Take back the weights of the network."""
+        model = HashNetwork(self._build_network(pretrained=False), self.n_bits, self.seed)
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+        self.model_ = model.to(choose_device(self.device))
+        self.history_ = []
+
+    def describe_params(self) -> dict[str, Any]:
+        """Return the parameters as plain JSON; a network of your own is only named."""
+        return {name: describe(value) for name, value in self.get_params().items()}
+
+    @classmethod
+    def from_description(cls, params: dict[str, Any]) -> Self:
+        """Make the method again; the network must be one that ddsh knows by name."""
+        training = params.get("training")
+        return cls(**(params | {"training": Training(**training) if training else None}))
+
+    def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
+        return check_images(X)
+
+    def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
+        raise NotImplementedError("deep methods train in fit")
+
+    def _project(self, items: Any) -> Outputs:  # noqa: ANN401
+        model = copy.copy(self.model_)
+        model._modules = dict(self.model_._modules)
+        model.backbone = fold_batch_norm(self.model_.backbone)
+        model.eval()
+        device = self.model_.head.weight.device
+        prepared = PreparedImages(items, self.model_.backbone, keep=False)
+        with torch.inference_mode():
+            outputs = [model(torch.from_numpy(chunk).to(device)).cpu().numpy() for chunk in prepared.chunks()]
+        return np.concatenate(outputs)
+
+
+class _Loop:
+    """One training run: its optimiser, its clock, its checkpoints."""
+
+    def __init__(
+        self,
+        method: DeepHasher,
+        images: PreparedImages,
+        n_images: int,
+        on_step: Callable[[TrainingStep], None] | None,
+    ) -> None:
+        self.method, self.images, self.n_images, self.on_step = method, images, n_images, on_step
+        self.schedule = method._schedule()
+        self.model = method.model_
+        self.device = self.model.head.weight.device
+        self.optimiser = self._optimiser()
+        self.history: list[dict[str, Any]] = []
+        self.step = 0
+        self.pass_loss = 0.0
+        self.started = self.saved = time.monotonic()
+
+    def run(self, store: Checkpoints | None) -> None:
+        """Train from the start, or from the newest checkpoint."""
+        resumed = self._restore(store.latest()) if store else None
+        first = len(self.history) if resumed is None else len(self.history) - 1
+        for number in range(first, self.schedule.passes):
+            if number == first and resumed is not None:
+                rows, skip = resumed
+            else:
+                rows, skip = self._begin_pass(number), 0
+            self._pass(number, rows, skip, store)
+
+    def _optimiser(self) -> torch.optim.SGD:
+        schedule = self.schedule
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        groups = []
+        for module in self.method._trainable():
+            parameters = [parameter.requires_grad_(True) for parameter in module.parameters()]
+            groups.append({"params": parameters, "factor": schedule.head_factor if module is self.model.head else 1.0})
+        return torch.optim.SGD(
+            groups, lr=schedule.learning_rate, momentum=schedule.momentum, weight_decay=schedule.weight_decay
+        )
+
+    def _begin_pass(self, number: int) -> Rows:
+        rows, objective = self.method._begin_pass(number)
+        self.pass_loss = 0.0
+        self.history.append({"pass": number + 1, "objective": objective, "loss": None})
+        return rows
+
+    def _pass(self, number: int, rows: Rows, skip: int, store: Checkpoints | None) -> None:
+        batches = list(self._batches(number, rows))
+        self.model.train()
+        for place, batch in enumerate(batches):
+            if place < skip:
+                continue
+            self.pass_loss += self._learn(number, place, len(batches), batch)
+            self.step += 1
+            self.history[-1]["loss"] = self.pass_loss / (place + 1)
+            self._report(number, place + 1, len(batches), len(rows))
+            if store and (place + 1 == len(batches) or self._is_due()):
+                self._save(store, rows, place + 1)
+
+    def _batches(self, number: int, rows: Rows) -> Iterator[Rows]:
+        order = rows[np.argsort(self.method._rng(1, number).random(len(rows)), kind="stable")]
+        size = self.schedule.batch_size
+        return (order[start : start + size] for start in range(0, len(order), size))
+
+    def _learn(self, number: int, place: int, n_batches: int, batch: Rows) -> float:
+        """Take one step down the gradient of a mini-batch; return its loss."""
+        rate = self.schedule.rate((number + place / n_batches) / self.schedule.passes)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+        mine = my_share(batch)
+        pixels = augment(
+            self.images.take(batch),
+            flip=self.schedule.flip,
+            crop=self.schedule.crop,
+            rng=self.method._rng(2, number, place),
+        )
+        outputs = self.model(torch.from_numpy(my_share(pixels)).to(self.device))
+        loss = self.method._loss(outputs, mine) * (len(mine) / len(batch))
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        add_gradients(self.model)
+        self.optimiser.step()
+        everything = gather_rows(torch.cat([outputs.detach(), loss.detach().expand(len(mine), 1)], 1), len(batch))
+        values = everything.cpu().numpy()
+        if not np.isfinite(values).all():
+            raise Diverged("Training diverged: the loss is no longer finite. Choose a smaller learning rate.")
+        self.method._after_batch(batch, values[:, :-1])
+        return float(values[: world()[1], -1].sum())
+
+    def _report(self, number: int, done: int, n_batches: int, n_rows: int) -> None:
+        if self.on_step is None or world()[0] != 0:
+            return
+        elapsed = time.monotonic() - self.started
+        total = n_batches * self.schedule.passes
+        finished = number * n_batches + done
+        per_second = finished / max(elapsed, 1e-9)
+        self.on_step(
+            TrainingStep(
+                done=finished,
+                total=total,
+                pass_number=number + 1,
+                passes=self.schedule.passes,
+                loss=self.history[-1]["loss"],
+                objective=self.history[-1]["objective"],
+                bits_per_second=per_second * n_rows / n_batches * self.method.n_bits,
+                seconds_left=(total - finished) / per_second,
+            )
+        )
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self.saved >= self.schedule.checkpoint_seconds
+
+    def _save(self, store: Checkpoints, rows: Rows, done: int) -> None:
+        if world()[0] == 0:
+            tensors = {f"model.{name}": tensor.cpu().numpy() for name, tensor in self.model.state_dict().items()}
+            tensors |= {f"momentum.{name}": tensor.cpu().numpy() for name, tensor in self._momenta().items()}
+            tensors |= {f"method.{name}": array for name, array in self.method._state().items()}
+            facts = {"history": self.history, "done": done, "pass_loss": self.pass_loss}
+            store.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+        self.saved = time.monotonic()
+
+    def _momenta(self) -> dict[str, Tensor]:
+        """Return the momentum of each parameter that has one."""
+        parameters = (parameter for group in self.optimiser.param_groups for parameter in group["params"])
+        states = (self.optimiser.state.get(parameter, {}).get("momentum_buffer") for parameter in parameters)
+        return {str(place): state for place, state in enumerate(states) if state is not None}
+
+    def _restore(self, checkpoint: Checkpoint | None) -> tuple[Rows, int] | None:
+        """Take back a checkpoint; return the rows of the pass it was made in and how many mini-batches were done."""
+        if checkpoint is None:
+            return None
+        parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "method": {}}
+        for name, array in checkpoint.tensors.items():
+            kind, _, rest = name.partition(".")
+            if kind in parts:
+                parts[kind][rest] = array
+        self.model.load_state_dict({name: torch.from_numpy(array) for name, array in parts["model"].items()})
+        parameters = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+        for place, array in parts["momentum"].items():
+            parameter = parameters[int(place)]
+            self.optimiser.state[parameter]["momentum_buffer"] = torch.from_numpy(array).to(parameter).clone()
+        self.method._restore(parts["method"])
+        self.step = checkpoint.step
+        self.history = list(checkpoint.facts["history"])
+        self.pass_loss = float(checkpoint.facts["pass_loss"])
+        return checkpoint.tensors["rows"], int(checkpoint.facts["done"])
+
+
+def describe(value: Any) -> Any:  # noqa: ANN401 -- any parameter
+    """Return a parameter as plain JSON: a training as an object, a module by what it is."""
+    if isinstance(value, Training):
+        return asdict(value)
+    if isinstance(value, nn.Module):
+        return f"{type(value).__module__}.{type(value).__qualname__}"
+    return value if isinstance(value, int | float | str | None) else repr(value)

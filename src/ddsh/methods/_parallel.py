@@ -1,0 +1,43 @@
+"""Data parallel training under torchrun: every process takes its share of each mini-batch."""
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed, nn
+
+
+def world() -> tuple[int, int]:
+    """Return this process's rank and how many processes there are; (0, 1) when there is only one."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def my_share(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows of a mini-batch that this process works on."""
+    rank, size = world()
+    return rows[rank::size]
+
+
+def add_gradients(model: nn.Module) -> None:
+    """Add up the gradients of all processes, in one message."""
+    if world()[1] == 1:
+        return
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    distributed.all_reduce(flat)
+    parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def gather_rows(mine: Tensor, n_rows: int) -> Tensor:
+    """Return the outputs of the whole mini-batch from each process's share."""
+    rank, size = world()
+    if size == 1:
+        return mine
+    rows = mine.new_zeros((n_rows, *mine.shape[1:]))
+    rows[rank::size] = mine
+    distributed.all_reduce(rows)
+    return rows

@@ -1,0 +1,367 @@
+"""DDSH: deep discrete supervised hashing, and its variants DDSH0 and DDSH-MAC."""
+
+# ruff: noqa: N803 -- arguments carry the paper's letters
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ddsh.base import MethodCard
+from ddsh.errors import InvalidInput, UnknownName
+from ddsh.labels import Labels, MultiLabels
+from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
+from ddsh.methods._deep import DeepHasher, Rows, Training
+from ddsh.methods._pairs import PairLoss, pair_loss
+from ddsh.networks.network import Network
+
+Dissimilar: TypeAlias = Literal["minus-one", "balanced"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A complete setting of DDSH.
+
+    Parameters
+    ----------
+    training : Training
+        How the network is trained.
+    n_inner : int
+        Passes with one sample of columns (the paper's T_in); the number of samples T_out is passes / n_inner.
+    n_omega : int
+        Sampled columns.
+    solver : {"clustering", "local", "exact"}
+        How one bit of their codes is solved.
+    context : {"before", "others"}
+        The bits held fixed meanwhile.
+    dissimilar : {"minus-one", "balanced"}
+        S of dissimilar pairs: -1, or -r with r = similar / dissimilar pairs, so that both weigh the same.
+    per_gamma : bool
+        Divide the gradient by batch x images, as the authors do, instead of taking the mean over pairs and bits.
+    """
+
+    training: Training
+    n_inner: int
+    n_omega: int
+    solver: Solver
+    context: Context
+    dissimilar: Dissimilar
+    per_gamma: bool
+
+
+PRESETS: Mapping[str, Preset] = {
+    "paper": Preset(
+        Training(passes=150, learning_rate=1e-2, weight_decay=5e-4),
+        n_inner=50,
+        n_omega=100,
+        solver="clustering",
+        context="before",
+        dissimilar="minus-one",
+        per_gamma=True,
+    ),
+    "release": Preset(
+        Training(passes=150, learning_rate=1e-2, final_rate=1e-4, weight_decay=5e-4),
+        n_inner=3,
+        n_omega=100,
+        solver="clustering",
+        context="before",
+        dissimilar="balanced",
+        per_gamma=True,
+    ),
+    "tuned": Preset(
+        Training(
+            passes=12,
+            learning_rate=0.1,
+            final_rate=1e-3,
+            head_factor=2.0,
+            momentum=0.9,
+            weight_decay=5e-4,
+            flip=True,
+        ),
+        n_inner=1,
+        n_omega=100,
+        solver="local",
+        context="before",
+        dissimilar="balanced",
+        per_gamma=False,
+    ),
+    "scratch": Preset(
+        Training(passes=40, learning_rate=0.5, final_rate=5e-3, momentum=0.9, weight_decay=5e-4, flip=True),
+        n_inner=1,
+        n_omega=100,
+        solver="local",
+        context="before",
+        dissimilar="balanced",
+        per_gamma=False,
+    ),
+}
+
+
+class DDSH(DeepHasher):
+    """Deep discrete supervised hashing.
+
+    Each pass over the images has two steps. The codes of a sampled set Omega are learned bit by bit, as binary
+    quadratic programmes, from the similarities and the codes of all other images Gamma. Then the network is trained on
+    Gamma so that its relaxed codes tanh(F(x)) fit the codes of Omega; the codes of Gamma are the signs it puts out.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length.
+    preset : {"tuned", "scratch", "release", "paper"}
+        Where the parameters come from that are not given: ``tuned`` for pretrained networks, ``scratch`` for networks
+        without pretrained weights, ``release`` and ``paper`` are the authors'.
+    network : str or Network
+        A name of :data:`ddsh.networks.NETWORKS`, or your own.
+    image_size : int, optional
+        Side of the images that the network sees; its own if not given.
+    training : Training, optional
+        Passes, learning rate and so on; the preset's if not given.
+    n_inner : int, optional
+        Passes with one Omega; the preset's if not given.
+    n_omega : int, optional
+        Size of Omega; the preset's if not given.
+    solver : {"clustering", "local", "exact"}, optional
+        How one bit of Omega's codes is solved; the preset's if not given.
+    context : {"before", "others"}, optional
+        The bits held fixed while one is solved: those before it, as in the paper, or all others; the preset's if not
+        given.
+    dissimilar : {"minus-one", "balanced"}, optional
+        S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs weigh the same; the preset's if not given.
+    loss : {"l2", "logistic"}
+        The loss on pairs; the paper's is L2.
+    seed : int
+        Of everything random.
+    device : str
+        ``auto``, ``cpu``, ``cuda``, ``mps``.
+    weights : str, optional
+        File with the network's pretrained weights, where they are not a package.
+
+    Attributes
+    ----------
+    model_ : HashNetwork
+        The trained network.
+    history_ : list of dict
+        Loss and objective of every pass.
+
+    References
+    ----------
+    Jiang, Q.-Y., Cui, X. and Li, W.-J. "Deep Discrete Supervised Hashing." IEEE Transactions on Image Processing, 2018.
+    The default preset ``tuned`` differs from the paper in: S = -r for dissimilar pairs, a new Omega every pass, 1-flip
+    descent instead of clustering, SGD with momentum and a falling rate, mirrored images, fewer passes, and the network.
+    ``paper`` and ``release`` are the paper's text and the authors' released experiment; in both the gradient has the
+    factor c on S that the paper's Eq. (6) lacks by misprint.
+    """
+
+    card = MethodCard(
+        name="ddsh",
+        title="Deep discrete supervised hashing",
+        authors="Jiang, Cui, Li",
+        venue="IEEE TIP",
+        year=2018,
+        supervision="supervised",
+        inputs="images",
+        deviations=("the default preset is tuned on validation; presets paper and release are the authors'",),
+    )
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        preset: str = "tuned",
+        network: str | Network = "efficientnet-lite0",
+        image_size: int | None = None,
+        training: Training | None = None,
+        n_inner: int | None = None,
+        n_omega: int | None = None,
+        solver: Solver | None = None,
+        context: Context | None = None,
+        dissimilar: Dissimilar | None = None,
+        loss: str = "l2",
+        seed: int = 0,
+        device: str = "auto",
+        weights: str | None = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.preset = preset
+        self.network = network
+        self.image_size = image_size
+        self.training = training
+        self.n_inner = n_inner
+        self.n_omega = n_omega
+        self.solver = solver
+        self.context = context
+        self.dissimilar = dissimilar
+        self.loss = loss
+        self.seed = seed
+        self.device = device
+        self.weights = weights
+
+    @classmethod
+    def from_description(cls, params: dict[str, Any]) -> Self:
+        """Make the method from plain values; of ``training`` only what differs from the preset need be there."""
+        preset = PRESETS.get(params.get("preset", "tuned"))
+        training = params.get("training")
+        if training and preset:
+            params = params | {"training": asdict(replace(preset.training, **training))}
+        return super().from_description(params)
+
+    def settings(self) -> Preset:
+        """Return the preset with the parameters that were given in its place."""
+        if self.preset not in PRESETS:
+            raise UnknownName("preset", self.preset, PRESETS)
+        names = ("training", "n_inner", "n_omega", "solver", "context", "dissimilar")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return Preset(**(vars(PRESETS[self.preset]) | given))
+
+    def _schedule(self) -> Training:
+        return self.settings().training
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        settings = self.settings()
+        pair_loss(self.loss, self.n_bits)
+        if settings.n_inner < 1 or settings.n_omega < 1:
+            raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
+
+    def _begin_fit(self, labels: Labels) -> None:
+        self._labels = labels
+        self._settings = self.settings()
+        self._pair_loss: PairLoss = pair_loss(self.loss, self.n_bits)
+        self._check_pairs(labels)
+        # Random codes at the start, as in the authors' release.
+        self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
+        self._omega: Rows = np.empty(0, np.int64)
+
+    def _check_pairs(self, labels: Labels) -> None:
+        n_omega = self._settings.n_omega
+        if n_omega >= len(labels):
+            raise InvalidInput(f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller.")
+        some = labels.take(np.arange(min(len(labels), 2000)))
+        if some.similar(labels).all():
+            raise InvalidInput(
+                "All images are similar to each other (one class only?): there is nothing to tell apart."
+            )
+
+    def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
+        settings = self._settings
+        n = len(self._labels)
+        if number % settings.n_inner == 0:
+            drawn = np.argsort(self._rng(3, number).random(n), kind="stable")[: settings.n_omega]
+            self._omega = np.sort(drawn)
+        gamma = np.setdiff1d(np.arange(n), self._omega)
+        S = self._similarity(np.concatenate([self._omega, gamma]))
+        S_omega, S_gamma = S[: settings.n_omega], S[settings.n_omega :]
+        B_omega, B_gamma = self._B[self._omega], self._B[gamma]
+        slope = None if self.loss == "l2" else self._pair_loss.slope
+        B_omega = code_omega(
+            B_omega,
+            B_gamma,
+            S_omega,
+            S_gamma,
+            solver=settings.solver,
+            context=settings.context,
+            slope=slope,
+            linear=self._linear(),
+            rng=self._rng(4, number),
+        )
+        self._B[self._omega] = B_omega
+        self._prepare_targets(gamma, B_omega, S_gamma)
+        return gamma, full_objective(B_omega, B_gamma, S_omega, S_gamma) / n
+
+    def _linear(self) -> NDArray[np.float64] | None:
+        """Return what else draws the codes of Omega, if anything: a linear term for each bit."""
+        return None
+
+    def _similarity(self, rows: Rows) -> NDArray[np.float64]:
+        """Return S between `rows` and Omega: 1 for similar pairs, -1 or -r for others."""
+        similar = self._labels.take(rows).similar(self._labels.take(self._omega))
+        share = similar.mean()
+        dissimilar = -share / (1 - share) if self._settings.dissimilar == "balanced" and share < 1 else -1.0
+        S = np.where(similar, 1.0, dissimilar)
+        if isinstance(self._labels, MultiLabels):
+            many = np.diff(self._labels.matrix.indptr) > 1
+            # Dissimilar pairs of two multi-label images say little: the authors give them S = 0.
+            S[~similar & many[rows][:, None] & many[self._omega][None, :]] = 0.0
+        return S
+
+    def _prepare_targets(self, gamma: Rows, B_omega: NDArray[np.int8], S_gamma: NDArray[np.float64]) -> None:
+        """Hold what the loss of this pass needs, on the device."""
+        device = self.model_.head.weight.device
+        self._gamma = gamma
+        self._targets = torch.from_numpy(B_omega.astype(np.float32)).to(device)
+        self._S_gamma = S_gamma.astype(np.float32)
+
+    def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
+        similarity = torch.from_numpy(self._S_gamma[np.searchsorted(self._gamma, rows)]).to(outputs.device)
+        products = torch.tanh(outputs) @ self._targets.T  # Eq. (5): the sign is relaxed to tanh
+        mean = self._pair_loss.mean(products, similarity)
+        if self._settings.per_gamma:
+            return mean * (self.n_bits**2 * len(self._omega) / len(self._gamma))
+        return mean
+
+    def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
+        self._B[rows] = np.where(outputs > 0, 1, -1)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {"B": self._B, "omega": self._omega, "gamma": self._gamma, "S_gamma": self._S_gamma}
+
+    def _restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self._B, self._omega = state["B"].copy(), state["omega"].copy()
+        self._prepare_targets(state["gamma"], self._B[self._omega], state["S_gamma"])
+
+
+class DDSH0(DDSH):
+    """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0); all else is as in DDSH."""
+
+    card = replace(DDSH.card, name="ddsh0", title="DDSH with frozen features")
+
+    def _trainable(self) -> list[nn.Module]:
+        return [self.model_.head]
+
+
+class DDSHMAC(DDSH):
+    """DDSH with auxiliary coordinates: similarities guide the codes only, and the network follows the codes.
+
+    The paper's variant DDSH-MAC minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are
+    learned from the similarities, drawn towards the outputs; the network is trained to put them out. The paper does not
+    give lambda; `mac_weight` times the size of Omega times the code length was chosen on validation.
+    """
+
+    card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
+    mac_weight = 0.1
+
+    def _begin_fit(self, labels: Labels) -> None:
+        super()._begin_fit(labels)
+        self._A = np.zeros(self._B.shape, np.float32)
+
+    def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
+        gamma, objective = super()._begin_pass(number)
+        pull = self.mac_weight * len(self._omega) * self.n_bits
+        # COSDISH: the codes of Gamma are the signs of S B^Omega, here drawn towards the outputs; 0 keeps the old bit.
+        wanted = self.n_bits * (self._S_gamma @ self._B[self._omega]) + pull * self._A[gamma]
+        self._B[gamma] = np.where(wanted > 0, 1, np.where(wanted < 0, -1, self._B[gamma]))
+        return np.arange(len(self._B)), objective
+
+    def _linear(self) -> NDArray[np.float64]:
+        pull = self.mac_weight * len(self._omega) * self.n_bits
+        return -2 * pull * self._A[self._omega].astype(np.float64)
+
+    def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
+        wanted = torch.from_numpy(self._B[rows].astype(np.float32)).to(outputs.device)
+        return functional.mse_loss(torch.tanh(outputs), wanted)
+
+    def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
+        self._A[rows] = np.tanh(outputs)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return super()._state() | {"A": self._A}
+
+    def _restore(self, state: dict[str, NDArray[Any]]) -> None:
+        super()._restore(state)
+        self._A = state["A"].copy()

@@ -1,0 +1,403 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from ddsh.datasets import load
+from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.labels import PairLabels, as_labels
+from ddsh.methods import load_model, save_model
+from ddsh.methods._bqp import full_objective
+from ddsh.methods._deep import Training
+from ddsh.methods._pairs import L2, Logistic, pair_loss
+from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
+from ddsh.networks.network import Network
+
+
+class Tiny(Network):
+    """A network small enough to train in a test."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 12, mean=np.full((1, 1, 1), 128.0), std=np.full((1, 1, 1), 64.0))
+        generator = torch.Generator().manual_seed(0)
+        self.conv = nn.Conv2d(1, 12, 3, 2)
+        for parameter in self.conv.parameters():
+            parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator)
+
+    def features(self, images: Tensor) -> Tensor:
+        return torch.relu(self.conv(images)).amax(dim=(2, 3))
+
+
+FAST = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9, flip=True)
+
+
+@pytest.fixture
+def images(rng):
+    """Three kinds of textures with noise, and what they are."""
+    labels = np.arange(150) % 3
+    y, x = np.mgrid[:8, :8]
+    kinds = np.stack([(x % 2), (y % 2), (x + y) % 2]) * 150.0
+    noisy = kinds[labels] + rng.integers(0, 90, (150, 8, 8))
+    return noisy.astype(np.uint8)[..., None], labels
+
+
+def _make(cls=DDSH, **options):
+    return cls(**({"n_bits": 8, "network": Tiny(), "training": FAST, "n_omega": 20} | options))
+
+
+@pytest.mark.parametrize("loss", ["l2", "logistic"])
+def test_the_gradient_equals_finite_differences(rng, loss):
+    outputs = torch.tensor(rng.normal(size=(5, 6)), requires_grad=True)
+    codes = torch.tensor(rng.choice([-1.0, 1.0], (7, 6)))
+    similarity = torch.tensor(rng.choice([1.0, -0.3, 0.0], (5, 7)))
+    torch.autograd.gradcheck(lambda z: pair_loss(loss, 6).mean(torch.tanh(z) @ codes.T, similarity), [outputs])
+
+
+def test_the_gradient_of_l2_is_the_papers_with_the_factor_c(rng):
+    c, z = 6, torch.tensor(rng.normal(size=(5, 6)), requires_grad=True)
+    codes = torch.tensor(rng.choice([-1.0, 1.0], (7, c)))
+    similarity = torch.tensor(rng.choice([1.0, -1.0], (5, 7)))
+    L2(c).mean(torch.tanh(z) @ codes.T, similarity).backward()
+    a = torch.tanh(z.detach())
+    paper = 2 * (a @ codes.T - c * similarity) @ codes * (1 - a**2)
+    assert z.grad is not None
+    assert torch.allclose(z.grad * (5 * 7 * c**2), paper)
+
+
+@pytest.mark.parametrize("loss", [L2(6), Logistic(6)])
+def test_the_slope_of_a_loss_makes_one_open_bit_exact(rng, loss):
+    products, similarity = rng.integers(-5, 6, (4, 5)).astype(float), rng.choice([1.0, -0.4, 0.0], (4, 5))
+    middle = (loss.values(products + 1, similarity) + loss.values(products - 1, similarity)) / 2
+    for bit in (-1, 1):
+        assert np.allclose(loss.values(products + bit, similarity), middle + bit * loss.slope(products, similarity))
+
+
+def test_training_separates_the_classes_and_lowers_the_objective(images):
+    method = _make(training=Training(passes=15, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9))
+    method.fit(*images)
+    objectives = [entry["objective"] for entry in method.history_]
+    assert objectives[-1] < 0.2 * objectives[0]
+    codes = method.encode(images[0])
+    distances = codes.hamming(codes).astype(float)
+    same = images[1][:, None] == images[1]
+    assert distances[same].mean() + 2 < distances[~same].mean()
+    assert (np.abs(np.tanh(method.project(images[0]))) > 0.8).mean() > 0.8
+
+
+def test_the_discrete_step_never_raises_the_objective_with_local_search(images):
+    method = _make(solver="local", context="others")
+    seen = []
+
+    class Watched(DDSH):
+        def _begin_pass(self, number):
+            before = self._B.copy()
+            rows, objective = super()._begin_pass(number)
+            omega, gamma = self._omega, self._gamma
+            S = self._similarity(np.concatenate([omega, gamma]))
+            blocks = S[: len(omega)], S[len(omega) :]
+            seen.append((full_objective(before[omega], before[gamma], *blocks), objective * len(self._B)))
+            return rows, objective
+
+    Watched(**method.get_params()).fit(*images)
+    assert len(seen) == FAST.passes
+    assert all(after <= before * (1 + 1e-12) for before, after in seen)
+
+
+def test_omega_is_drawn_anew_every_n_inner_passes(images):
+    drawn = []
+
+    class Watched(DDSH):
+        def _begin_pass(self, number):
+            found = super()._begin_pass(number)
+            drawn.append(tuple(self._omega))
+            assert not set(self._omega) & set(found[0])
+            assert len(self._omega) + len(found[0]) == 150
+            return found
+
+    Watched(8, network=Tiny(), training=FAST, n_omega=20, n_inner=3).fit(*images)
+    assert drawn[0] == drawn[1] == drawn[2] != drawn[3] == drawn[4] == drawn[5]
+
+
+def test_dissimilar_pairs_weigh_as_much_as_similar_ones_when_balanced(images):
+    method = _make(dissimilar="balanced").fit(*images)
+    S = method._similarity(np.arange(150))
+    assert S[S > 0].sum() == pytest.approx(-S[S < 0].sum())
+    plain = _make(dissimilar="minus-one").fit(*images)
+    assert set(np.unique(plain._similarity(np.arange(150)))) == {-1.0, 1.0}
+
+
+def test_dissimilar_pairs_of_two_multi_label_images_say_nothing(images):
+    matrix = np.zeros((150, 4), int)
+    matrix[np.arange(150), images[1]] = 1
+    matrix[:60, 3] = images[1][:60] == 0
+    method = _make().fit(images[0], matrix)
+    S = method._similarity(np.arange(150))
+    many = matrix.sum(axis=1) > 1
+    similar = (matrix @ matrix[method._omega].T) > 0
+    quiet = ~similar & many[:, None] & many[method._omega]
+    assert (S[quiet] == 0).all()
+    assert (S[~quiet] != 0).all()
+
+
+def test_pairs_given_directly_train_like_the_labels_they_come_from(images):
+    X, labels = images
+    expected = _make().fit(X, labels).encode(X)
+    matrix = sparse.csr_array((labels[:, None] == labels).astype(int))
+    assert _make().fit(X, PairLabels(matrix)).encode(X) == expected
+    similar = PairLabels(lambda a, b: labels[a][:, None] == labels[b], n_items=150)
+    assert _make().fit(X, similar).encode(X) == expected
+
+
+def test_frozen_features_stay_as_they_are(images):
+    method = _make(DDSH0).fit(*images)
+    assert torch.equal(method.model_.backbone.conv.weight, Tiny().conv.weight)
+    assert not torch.equal(_make().fit(*images).model_.backbone.conv.weight, Tiny().conv.weight)
+
+
+@pytest.mark.parametrize(
+    "options", [{"preset": "paper"}, {"preset": "release"}, {"loss": "logistic"}, {"solver": "clustering"}]
+)
+def test_every_setting_trains(images, options):
+    codes = _make(**options).fit(*images).encode(images[0])
+    assert len(codes) == 150
+
+
+def test_mac_learns_codes_and_network_together(images):
+    training = Training(passes=15, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9)
+    method = _make(DDSHMAC, training=training)
+    codes = method.fit(*images).encode(images[0])
+    distances = codes.hamming(codes).astype(float)
+    same = images[1][:, None] == images[1]
+    assert distances[same].mean() + 1 < distances[~same].mean()
+
+
+def test_presets_are_the_papers_and_the_authors():
+    paper, release = PRESETS["paper"], PRESETS["release"]
+    assert paper.training.passes // paper.n_inner == 3
+    assert paper.n_inner == 50
+    assert release.training.passes // release.n_inner == 50
+    assert release.n_inner == 3
+    assert paper.training.weight_decay == release.training.weight_decay == 5e-4
+    assert paper.training.batch_size == release.training.batch_size == 128
+    assert release.training.rate(0.0) == pytest.approx(1e-2)
+    assert release.training.rate(1.0) == pytest.approx(1e-4)
+    assert DDSH(preset="paper", n_omega=7).settings().n_omega == 7
+
+
+def test_the_objective_falls_on_real_images():
+    sample = load("sample")
+    rows = sample.parts["database"][:600]
+    X = np.stack(list(sample.images.take(rows)))
+    training = Training(passes=4, learning_rate=0.5, final_rate=0.05, momentum=0.9)
+    method = DDSH(12, network="small-grey", training=training, n_omega=50).fit(X, sample.labels.take(rows))
+    objectives = [entry["objective"] for entry in method.history_]
+    assert objectives[-1] < 0.7 * objectives[0]
+
+
+def test_a_model_survives_a_folder(images, tmp_path):
+    training = Training(passes=1, learning_rate=0.1)
+    method = DDSH(12, network="small-grey", training=training, n_omega=20).fit(*images)
+    fingerprint = save_model(method, tmp_path / "model", {"dataset": "toy"})
+    saved = load_model(tmp_path / "model")
+    assert saved.hasher.encode(images[0]) == method.encode(images[0])
+    assert saved.fingerprint == fingerprint
+    assert saved.about == {"dataset": "toy"}
+    assert saved.hasher.get_params() == method.get_params()
+    with pytest.raises(InvalidInput, match="holds a model already"):
+        save_model(method, tmp_path / "model")
+
+
+@pytest.mark.parametrize("change", ["weights", "json", "missing", "version", "method"])
+def test_a_damaged_model_is_refused(images, tmp_path, change):
+    method = DDSH(8, network="small-grey", training=Training(passes=1, learning_rate=0.1), n_omega=20).fit(*images)
+    save_model(method, tmp_path)
+    facts, weights = tmp_path / "model.json", tmp_path / "model.safetensors"
+    match change:
+        case "weights":
+            data = bytearray(weights.read_bytes())
+            data[-1] ^= 1
+            weights.write_bytes(data)
+        case "json":
+            facts.write_text("{")
+        case "missing":
+            weights.unlink()
+        case "version":
+            facts.write_text(facts.read_text().replace('"version": 1', '"version": 9'))
+        case "method":
+            facts.write_text(facts.read_text().replace('"method": "ddsh"', '"method": "dsh"'))
+    with pytest.raises(ArtefactError) as caught:
+        load_model(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({}, lambda x, y: (x, y[1:]), "150 items but 149 labels"),
+        ({}, lambda x, y: (x, None), "learns from labels"),
+        ({}, lambda x, y: (x, 0 * y), "one class only"),
+        ({"n_omega": 150}, lambda x, y: (x, y), "n_omega is 150"),
+        ({"n_omega": 0}, lambda x, y: (x, y), "at least 1"),
+        ({}, lambda x, y: (np.where(x == x.max(), np.nan, x), y), "uint8"),
+        ({}, lambda x, y: (x[:0], y[:0]), "no images"),
+        ({}, lambda x, y: (7, y), "int"),
+        ({"n_bits": 0}, lambda x, y: (x, y), "n_bits"),
+        ({"preset": "papr"}, lambda x, y: (x, y), "Did you mean 'paper'"),
+        ({"loss": "l3"}, lambda x, y: (x, y), "Known: l2"),
+        ({"solver": "locl"}, lambda x, y: (x, y), "Did you mean 'local'"),
+        ({"device": "cuda:99"}, lambda x, y: (x, y), "cannot be used here"),
+        ({"network": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
+        ({"training": Training(passes=3, learning_rate=1e30)}, lambda x, y: (x, y), "smaller learning rate"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(images, options, data, message):
+    with pytest.raises(InvalidInput, match=message) as caught:
+        _make(**options).fit(*data(*images))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"passes": 0}, {"learning_rate": -1.0}, {"batch_size": 0}, {"momentum": -0.1}])
+def test_a_training_that_makes_no_sense_is_refused(options):
+    with pytest.raises(InvalidInput):
+        Training(**({"passes": 1, "learning_rate": 0.1} | options))
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+sys.path.insert(0, {tests!r})
+from test_ddsh import DDSH, Tiny, Training
+data = np.load({data!r})
+training = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9, flip=True, crop=1,
+                    checkpoint_seconds=0.0)
+method = DDSH(8, network=Tiny(), training=training, n_omega=20, seed=3, n_inner=2)
+slow = {slow}
+method.fit(data["X"], data["y"], checkpoints=Path({folder!r}), resume=True,
+           on_step=lambda step: (print(step.done, flush=True), time.sleep(slow)))
+np.save({out!r}, method.project(data["X"]))
+"""
+
+
+def _script(tmp_path, images, folder, out, slow=0.0):
+    np.savez(tmp_path / "data.npz", X=images[0], y=images[1])
+    text = SCRIPT.format(
+        tests=str(Path(__file__).parent),
+        data=str(tmp_path / "data.npz"),
+        folder=str(tmp_path / folder),
+        out=str(tmp_path / out),
+        slow=slow,
+    )
+    return [sys.executable, "-c", text]
+
+
+def test_a_run_killed_at_any_moment_ends_with_the_same_outputs(images, tmp_path, rng):
+    subprocess.run(_script(tmp_path, images, "whole", "whole.npy"), check=True, capture_output=True)
+    for kill_after in (2, 9, 14):
+        with subprocess.Popen(
+            _script(tmp_path, images, "cut", "cut.npy", slow=0.01), stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line) >= kill_after:
+                    break
+            time.sleep(rng.uniform(0, 0.02))
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        assert 1 <= len(list((tmp_path / "cut").glob("checkpoint-*"))) <= 3
+    subprocess.run(_script(tmp_path, images, "cut", "cut.npy"), check=True, capture_output=True)
+    assert (tmp_path / "cut.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert list((tmp_path / "cut").iterdir()) == []
+
+
+def _stopped(tmp_path, images, **options):
+    """Checkpoints of a run that was stopped after four mini-batches."""
+
+    def stop(step):
+        if step.done == 4:
+            raise KeyboardInterrupt
+
+    training = Training(passes=3, learning_rate=0.1, batch_size=32, checkpoint_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        _make(training=training, **options).fit(*images, checkpoints=tmp_path, on_step=stop)
+    return training
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_and_kept(images, tmp_path):
+    training = _stopped(tmp_path, images)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for options in ({"seed": 1}, {"n_bits": 9}, {"n_inner": 2}):
+        with pytest.raises(ArtefactError, match="another configuration"):
+            _make(training=training, **options).fit(*images, checkpoints=tmp_path, resume=True)
+    with pytest.raises(ArtefactError, match="another configuration or other data"):
+        _make(training=training).fit(images[0][::-1], images[1], checkpoints=tmp_path, resume=True)
+    with pytest.raises(ArtefactError, match="resume it or choose another folder"):
+        _make(training=training).fit(*images, checkpoints=tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(images, tmp_path):
+    training = _stopped(tmp_path, images)
+    (tmp_path / "checkpoint-999999999.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ArtefactError, match="is no checkpoint of ddsh"):
+        _make(training=training).fit(*images, checkpoints=tmp_path, resume=True)
+
+
+PARALLEL = """
+import os, sys
+import numpy as np
+import torch
+from torch import distributed
+sys.path.insert(0, {tests!r})
+from test_ddsh import DDSH, Tiny, Training
+if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    distributed.init_process_group("gloo")
+data = np.load({data!r})
+training = Training(passes=2, learning_rate=0.2, batch_size=33, momentum=0.9, flip=True)
+method = DDSH(8, network=Tiny(), training=training, n_omega=20).fit(data["X"], data["y"])
+if int(os.environ.get("RANK", 0)) == 0:
+    np.savez({out!r}, outputs=method.project(data["X"]), B=method._B)
+if distributed.is_initialized():
+    distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_learn_what_one_learns(images, tmp_path):
+    np.savez(tmp_path / "data.npz", X=images[0], y=images[1])
+    found = []
+    for name, launcher in (("one", []), ("two", ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"])):
+        script = tmp_path / f"{name}.py"
+        out = tmp_path / f"{name}.npz"
+        script.write_text(
+            PARALLEL.format(tests=str(Path(__file__).parent), data=str(tmp_path / "data.npz"), out=str(out))
+        )
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=120, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(np.load(out))
+    assert np.allclose(found[0]["outputs"], found[1]["outputs"], atol=1e-4)
+    assert np.array_equal(found[0]["B"], found[1]["B"])
+
+
+def test_unknown_names_say_what_was_meant():
+    with pytest.raises(UnknownName, match="logistic"):
+        pair_loss("logistc", 8)
+
+
+def test_pair_labels_are_checked():
+    with pytest.raises(InvalidInput, match="square"):
+        PairLabels(sparse.csr_array(np.ones((2, 3))))
+    with pytest.raises(InvalidInput, match="n_items"):
+        PairLabels(lambda a, b: a[:, None] == b)
+    with pytest.raises(InvalidInput, match="one kind"):
+        PairLabels(sparse.csr_array(np.eye(2))).similar(as_labels([0, 1]))
