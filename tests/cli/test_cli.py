@@ -58,11 +58,76 @@ def test_score_prints_json_with_every_option(codes):
     assert 0 < found["map_low"] <= found["map"] <= found["map_high"] <= 1
 
 
-def test_demo_scores_the_sample():
-    results = json.loads(ddsh("demo", "--json").stdout)
-    assert {result["n_bits"] for result in results} == {12, 24, 32, 48}
-    assert all(len(result["split"]) == 64 for result in results)
-    assert all(0.2 < result["scores"]["map"] < 1 for result in results)
+def test_demo_trains_ddsh_and_scores_it_beside_a_random_projection():
+    random, learned = json.loads(ddsh("demo", "--json", "--bits", 16, "--passes", 2).stdout)
+    assert (random["method"], learned["method"]) == ("lsh", "ddsh")
+    assert random["split"] == learned["split"]
+    assert 0.2 < random["scores"]["map"] < 0.5
+    assert learned["history"][-1]["objective"] < learned["history"][0]["objective"]
+
+
+@pytest.fixture
+def model(tmp_path, photos):
+    table = tmp_path / "photos.csv"
+    rows = [f"{path.relative_to(tmp_path)},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
+    table.write_text("path,label\n" + "\n".join(rows))
+    outcome = ddsh("train", table, "--method", "lsh", "--bits", 8, "--out", tmp_path / "model")
+    assert outcome.returncode == 0, outcome.stderr
+    return tmp_path / "model"
+
+
+def test_a_model_is_trained_used_and_scored(model, photos, tmp_path):
+    folder = model
+    facts = json.loads((folder / "model.json").read_text())
+    assert facts["method"] == "lsh"
+    assert len(facts["about"]["split"]) == 64
+    outcome = ddsh("encode", folder, photos, "--out", tmp_path / "codes.npz")
+    assert outcome.returncode == 0, outcome.stderr
+    with np.load(tmp_path / "codes.npz") as codes:
+        assert codes["packed"].shape == (24, 1)
+        assert len(codes["labels"]) == len(codes["names"]) == 24
+    found = json.loads(ddsh("evaluate", folder, tmp_path / "photos.csv", "--json").stdout)
+    assert found["split"] == facts["about"]["split"]
+    _fails_in_one_line(ddsh("evaluate", folder, tmp_path / "photos.csv", "--seed", 5), "another split")
+    _fails_in_one_line(ddsh("train", photos, "--method", "lsh", "--out", folder), "holds a model already")
+    _fails_in_one_line(
+        ddsh("train", photos, "--method", "lsh", "--network", "small", "--out", tmp_path / "x"), "network"
+    )
+
+
+def test_unlabelled_images_are_encoded_too(model, photos, tmp_path):
+    folder = model
+    (photos / "cat" / "broken.jpg").write_bytes(b"no")
+    outcome = ddsh("encode", folder, photos / "cat", "--out", tmp_path / "codes.npz")
+    assert outcome.returncode == 0, outcome.stderr
+    assert "broken.jpg" in outcome.stdout
+    with np.load(tmp_path / "codes.npz") as codes:
+        assert len(codes["packed"]) == 12
+        assert "labels" not in codes
+    one = ddsh("encode", folder, photos / "cat" / "0.jpg", "--out", tmp_path / "one.npz")
+    assert "1 codes of 8 bits" in one.stdout
+
+
+def test_methods_are_listed():
+    names = {card["name"]: card for card in json.loads(ddsh("methods", "--json").stdout)}
+    assert names["ddsh"]["year"] == 2018
+    assert names["lsh"]["supervision"] == "none"
+    assert "Deep discrete" in ddsh("methods").stdout
+
+
+def test_an_experiment_runs_what_is_missing(tmp_path):
+    spec = tmp_path / "tiny.toml"
+    spec.write_text('dataset = "sample"\nprotocol = "sample"\nbits = [8, 16]\nseeds = [0]\n[methods.lsh]\n')
+    first = ddsh("reproduce", spec, "--results", tmp_path / "results")
+    assert "2 results written" in first.stdout, first.stderr
+    files = sorted((tmp_path / "results" / "tiny").iterdir())
+    assert [file.name for file in files] == ["lsh-16bits-seed0.json", "lsh-8bits-seed0.json"]
+    content = json.loads(files[0].read_text())
+    assert content.keys() >= {"method", "n_bits", "dataset", "protocol", "network", "seed", "split", "params"}
+    assert content.keys() >= {"scores", "seconds", "versions"}
+    assert "0 results written" in ddsh("reproduce", spec, "--results", tmp_path / "results").stdout
+    spec.write_text("dataset = 3\n")
+    _fails_in_one_line(ddsh("reproduce", spec), "missing: bits, methods, protocol, seeds")
 
 
 @pytest.mark.parametrize(
