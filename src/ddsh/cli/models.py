@@ -1,7 +1,9 @@
 """Commands that train, encode and evaluate."""
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -17,7 +19,7 @@ from ddsh.errors import InvalidInput
 from ddsh.evaluation import score_fitted
 from ddsh.evaluation.files import label_arrays
 from ddsh.evaluation.results import encode_rows, items, versions
-from ddsh.labels import as_labels
+from ddsh.labels import Labels, as_labels
 from ddsh.methods import METHODS, get_method, load_model, save_model
 from ddsh.persistence import write_npz
 
@@ -68,14 +70,10 @@ def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path |
         raise InvalidInput(f"{out} holds a model already; choose another folder or remove it.")
     dataset = load(data, root=root)
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
-    images, labels = items(hasher, dataset, split.train), dataset.labels.take(split.train)
     start = time.perf_counter()
-    if hasher.card.inputs == "images":
-        with show.training() as on_step:
-            hasher.fit(images, labels, checkpoints=out / "checkpoints", resume=resume, on_step=on_step)
-        (out / "checkpoints").rmdir()
-    else:
-        hasher.fit(images, labels)
+    _fit(hasher, items(hasher, dataset, split.train), dataset.labels.take(split.train), out / "checkpoints", resume)
+    if int(os.environ.get("RANK", "0")) != 0:
+        return
     about = {
         "dataset": dataset.name,
         "protocol": split.protocol.name,
@@ -89,6 +87,20 @@ def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path |
     save_model(hasher, out, about)
     n_train = len(split.train)
     typer.echo(f"{hasher.card.name}, {hasher.n_bits} bits, trained on {n_train:,} images of {dataset.name}: {out}")
+
+
+def _fit(hasher: Any, images: Any, labels: Labels, checkpoints: Path, resume: bool) -> None:  # noqa: ANN401
+    """Fit, with a progress bar and checkpoints where the method trains a network; together with torchrun's others."""
+    if hasher.card.inputs != "images":
+        hasher.fit(images, labels)
+        return
+    from ddsh.methods._parallel import joined
+
+    processes, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+    with joined(processes, rank), show.training() as on_step:
+        hasher.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+    with suppress(OSError):
+        checkpoints.rmdir()
 
 
 def tune(

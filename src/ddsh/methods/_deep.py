@@ -216,13 +216,13 @@ class DeepHasher(Hasher):
         """Return the random numbers for one purpose: the same in every run, wherever it was resumed."""
         return np.random.Generator(np.random.PCG64([self.seed, *purpose]))
 
-    def _build_network(self, *, pretrained: bool = True) -> Network:
+    def _build_network(self, n_features: int | None = None) -> Network:
+        """Return the network with its pretrained weights, or of a known width to be filled with saved ones."""
         if isinstance(self.network, Network):
             return copy.deepcopy(self.network)
-        path = Path(self.weights) if self.weights and pretrained else None
-        return build_network(
-            self.network, image_size=self.image_size, pretrained=pretrained, weights=path, seed=self.seed
-        )
+        if n_features is not None:
+            return build_network(self.network, image_size=self.image_size, pretrained=False, n_features=n_features)
+        return build_network(self.network, image_size=self.image_size, weights=self.weights, seed=self.seed)
 
     def _fingerprint(self, prepared: PreparedImages, labels: Labels) -> str:
         digest = hashlib.sha256(json.dumps(self.describe_params(), sort_keys=True).encode())
@@ -242,7 +242,8 @@ class DeepHasher(Hasher):
 
     def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
         """Take back the weights of the network."""
-        model = HashNetwork(self._build_network(pretrained=False), self.n_bits, self.seed)
+        width = weights["head.weight"].shape[1]
+        model = HashNetwork(self._build_network(n_features=width), self.n_bits, self.seed)
         model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         self.model_ = model.to(choose_device(self.device))
         self.history_ = []
@@ -261,13 +262,11 @@ class DeepHasher(Hasher):
         return check_images(X)
 
     def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
-        raise NotImplementedError("deep methods train in fit")
+        assert labels is not None, "deep methods are supervised"
+        self._run(items, labels, None, False, None)
 
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
-        model = copy.copy(self.model_)
-        model._modules = dict(self.model_._modules)
-        model.backbone = fold_batch_norm(self.model_.backbone)
-        model.eval()
+        model = fold_batch_norm(self.model_)
         device = self.model_.head.weight.device
         prepared = PreparedImages(items, self.model_.backbone, keep=False)
         with torch.inference_mode():

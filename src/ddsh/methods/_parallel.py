@@ -1,10 +1,27 @@
 """Data parallel training under torchrun: every process takes its share of each mini-batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
+
+
+@contextmanager
+def joined(n_processes: int, local_rank: int) -> Iterator[None]:
+    """Work together with the other processes that torchrun started, if there are any."""
+    if n_processes == 1:
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)
+    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
 
 
 def world() -> tuple[int, int]:
