@@ -17,6 +17,7 @@ LAYERS = [
     {"methods", "datasets", "index", "evaluation"},
     {"experiment", "report", "search"},
     {"cli", "service"},
+    {"__main__"},
 ]
 ALLOWED_SIDEWAYS = {("evaluation", "datasets"), ("evaluation", "index")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -11,17 +11,22 @@ if TYPE_CHECKING:
     from ddsh.datasets import load
     from ddsh.errors import DdshError
     from ddsh.evaluation import evaluate, score
+    from ddsh.methods import load_model, save_model
+    from ddsh.methods.ddsh import DDSH
     from ddsh.methods.lsh import LSH
 
 __version__ = "0.1.0"
-__all__ = ["LSH", "BinaryCodes", "DdshError", "evaluate", "load", "score"]
+__all__ = ["DDSH", "LSH", "BinaryCodes", "DdshError", "evaluate", "load", "load_model", "save_model", "score"]
 
 _HOMES = {
     "BinaryCodes": "ddsh.codes",
+    "DDSH": "ddsh.methods.ddsh",
     "DdshError": "ddsh.errors",
     "LSH": "ddsh.methods.lsh",
     "evaluate": "ddsh.evaluation",
     "load": "ddsh.datasets",
+    "load_model": "ddsh.methods",
+    "save_model": "ddsh.methods",
     "score": "ddsh.evaluation",
 }
 

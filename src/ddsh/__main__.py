@@ -1,0 +1,5 @@
+"""``python -m ddsh`` is the command line."""
+
+from ddsh.cli import main
+
+main()
