@@ -1,9 +1,9 @@
 """Commands that train, encode and evaluate."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -85,6 +85,7 @@ def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path |
         "versions": versions(),
     }
     save_model(hasher, out, about)
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)
     n_train = len(split.train)
     typer.echo(f"{hasher.card.name}, {hasher.n_bits} bits, trained on {n_train:,} images of {dataset.name}: {out}")
 
@@ -99,8 +100,6 @@ def _fit(hasher: Any, images: Any, labels: Labels, checkpoints: Path, resume: bo
     processes, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
     with joined(processes, rank), show.training() as on_step:
         hasher.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
-    with suppress(OSError):
-        checkpoints.rmdir()
 
 
 def tune(

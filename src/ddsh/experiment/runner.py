@@ -1,6 +1,7 @@
 """Run what is missing of an experiment, one result file after the other."""
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,9 @@ def run(
         if on_run:
             on_run(one, path, is_there)
         if not is_there:
-            _write(path, _evaluate(one, spec, dataset, path.with_suffix(".checkpoints"), on_step))
+            checkpoints = path.with_suffix(".checkpoints")
+            _write(path, _evaluate(one, spec, dataset, checkpoints, on_step))
+            shutil.rmtree(checkpoints, ignore_errors=True)
             written.append(path)
     return written
 
@@ -66,8 +69,6 @@ def _evaluate(
     if hasher.card.inputs == "images":
         fit = partial(fit, checkpoints=checkpoints, resume=True, on_step=on_step)
     result = evaluate(hasher, dataset, get_protocol(spec.protocol), one.seed, fit=fit).to_dict()
-    if checkpoints.is_dir():
-        checkpoints.rmdir()
     return {"experiment": spec.name, "label": one.label} | result
 
 

@@ -69,11 +69,6 @@ class Checkpoints:
         if self._paths():
             raise ArtefactError(f"{self.folder} holds checkpoints of another run; resume it or choose another folder.")
 
-    def remove(self) -> None:
-        """Remove all checkpoints when the run is over, and what a killed run was in the middle of writing."""
-        for path in [*self._paths(), *self.folder.glob(".checkpoint-*.safetensors.*")]:
-            path.unlink(missing_ok=True)
-
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("checkpoint-*.safetensors"))
 

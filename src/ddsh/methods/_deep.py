@@ -149,7 +149,7 @@ class DeepHasher(Hasher):
         y : Labels, vector, or 0/1 matrix
             Their labels.
         checkpoints : path, optional
-            Folder for checkpoints; they are removed when training is over.
+            Folder for checkpoints; the last two stay there, for the caller to remove when the model is safe.
         resume : bool
             Go on from the newest checkpoint there, if there is one; the codes are those of a run that never stopped.
         on_step : callable, optional
@@ -179,8 +179,6 @@ class DeepHasher(Hasher):
             store.require_none()
         loop.run(store)
         self.history_: list[dict[str, Any]] = loop.history
-        if store:
-            store.remove()
 
     @abstractmethod
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
