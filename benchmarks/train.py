@@ -12,7 +12,7 @@ import torch
 
 from ddsh.datasets import get_protocol, load
 from ddsh.labels import Labels
-from ddsh.methods._deep import Training
+from ddsh.methods._training import Training
 from ddsh.methods.ddsh import DDSH
 from ddsh.networks import build_network
 from ddsh.networks.hashing import HashNetwork

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.methods import METHODS, get_method, load_model, save_model
-from ddsh.methods._deep import Training
+from ddsh.methods._training import Training
 
 pytestmark = pytest.mark.parametrize("name", sorted(METHODS))
 

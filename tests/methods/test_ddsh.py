@@ -16,8 +16,8 @@ from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.labels import PairLabels, as_labels
 from ddsh.methods import load_model, save_model
 from ddsh.methods._bqp import full_objective
-from ddsh.methods._deep import Training
 from ddsh.methods._pairs import L2, Logistic, pair_loss
+from ddsh.methods._training import Training
 from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
 from ddsh.networks.network import Network
 

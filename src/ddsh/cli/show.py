@@ -30,7 +30,7 @@ from ddsh.evaluation import Result, Scores
 if TYPE_CHECKING:
     from ddsh.base import MethodCard
     from ddsh.experiment import Run, Trial
-    from ddsh.methods._deep import TrainingStep
+    from ddsh.methods._training import TrainingStep
 
 _NAMED = 10
 _LEARNS_FROM = {"none": "nothing", "unsupervised": "items", "supervised": "labels"}

@@ -6,7 +6,7 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -17,104 +17,19 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from ddsh.base import Hasher, Outputs
-from ddsh.errors import Diverged, InvalidInput
+from ddsh.errors import Diverged
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
 from ddsh.methods._images import ImageSource, PreparedImages, augment, check_images
 from ddsh.methods._parallel import add_gradients, gather_rows, my_share, world
+from ddsh.methods._training import Training, TrainingStep
 from ddsh.networks import build_network
 from ddsh.networks.folding import fold_batch_norm
 from ddsh.networks.hashing import HashNetwork, choose_device
 from ddsh.networks.network import Network
+from ddsh.networks.weights import fingerprint
 
 Rows: TypeAlias = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Training:
-    """How a network is trained.
-
-    Parameters
-    ----------
-    passes : int
-        Passes over the training images.
-    learning_rate : float
-        At the start.
-    final_rate : float, optional
-        At the end; in between the rate falls geometrically. Constant if not given.
-    batch_size : int
-        Images in a mini-batch.
-    head_factor : float
-        The hash layer learns this much faster than the rest.
-    momentum, weight_decay : float
-        Of stochastic gradient descent; weights and biases decay.
-    flip : bool
-        Mirror half of the images.
-    crop : int
-        Shift images by up to this many pixels.
-    checkpoint_seconds : float
-        Write a checkpoint at least this often (where there is a folder for them).
-    """
-
-    passes: int
-    learning_rate: float
-    final_rate: float | None = None
-    batch_size: int = 128
-    head_factor: float = 1.0
-    momentum: float = 0.0
-    weight_decay: float = 5e-4
-    flip: bool = False
-    crop: int = 0
-    checkpoint_seconds: float = 180.0
-
-    def __post_init__(self) -> None:
-        for name in ("passes", "batch_size", "learning_rate", "head_factor"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
-        for name in ("momentum", "weight_decay", "crop", "final_rate"):
-            if getattr(self, name) is not None and not getattr(self, name) >= 0:
-                raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
-
-    def scaled(self, learning_rate: float) -> "Training":
-        """Return the same training with another learning rate; the final rate keeps its ratio to it."""
-        final = self.final_rate and self.final_rate * learning_rate / self.learning_rate
-        return replace(self, learning_rate=learning_rate, final_rate=final)
-
-    def rate(self, progress: float) -> float:
-        """Return the learning rate when this share of the training is done."""
-        if self.final_rate is None:
-            return self.learning_rate
-        return float(self.learning_rate * (self.final_rate / self.learning_rate) ** progress)
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """What a progress bar needs to know after each mini-batch.
-
-    Parameters
-    ----------
-    done, total : int
-        Mini-batches.
-    pass_number, passes : int
-        Passes, the first is 1.
-    loss : float
-        Mean of this pass so far.
-    objective : float or None
-        The method's own objective, where it has one.
-    bits_per_second : float
-        Bits of code that the network puts out.
-    seconds_left : float
-        Estimate.
-    """
-
-    done: int
-    total: int
-    pass_number: int
-    passes: int
-    loss: float
-    objective: float | None
-    bits_per_second: float
-    seconds_left: float
 
 
 class DeepHasher(Hasher):
@@ -173,7 +88,7 @@ class DeepHasher(Hasher):
         self.model_ = HashNetwork(self._build_network(), self.n_bits, self.seed).to(choose_device(self.device))
         prepared = PreparedImages(images, self.model_.backbone)
         self._begin_fit(labels)
-        loop = _Loop(self, prepared, len(images), on_step)
+        loop = _Loop(self, prepared, on_step)
         store = Checkpoints(folder, self._fingerprint(prepared, labels)) if folder else None
         if store and not resume:
             store.require_none()
@@ -223,10 +138,12 @@ class DeepHasher(Hasher):
         return build_network(self.network, image_size=self.image_size, weights=self.weights, seed=self.seed)
 
     def _fingerprint(self, prepared: PreparedImages, labels: Labels) -> str:
+        """Return what a checkpoint must agree on: parameters, images, labels, and the weights at the start."""
         digest = hashlib.sha256(json.dumps(self.describe_params(), sort_keys=True).encode())
         for chunk in prepared.chunks():
             digest.update(chunk.tobytes())
         digest.update(labels.to_array().tobytes())
+        digest.update(fingerprint(self.model_).encode())
         return digest.hexdigest()
 
     def _is_fitted(self) -> bool:
@@ -279,10 +196,9 @@ class _Loop:
         self,
         method: DeepHasher,
         images: PreparedImages,
-        n_images: int,
         on_step: Callable[[TrainingStep], None] | None,
     ) -> None:
-        self.method, self.images, self.n_images, self.on_step = method, images, n_images, on_step
+        self.method, self.images, self.on_step = method, images, on_step
         self.schedule = method._schedule()
         self.model = method.model_
         self.device = self.model.head.weight.device

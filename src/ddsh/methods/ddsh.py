@@ -16,8 +16,9 @@ from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels, MultiLabels
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
-from ddsh.methods._deep import DeepHasher, Rows, Training
+from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._pairs import PairLoss, pair_loss
+from ddsh.methods._training import Training
 from ddsh.networks.network import Network
 
 _SAMPLE = 2000

@@ -1,0 +1,92 @@
+"""How a network is trained, and what can be said while it is."""
+
+from dataclasses import dataclass, replace
+
+from ddsh.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained.
+
+    Parameters
+    ----------
+    passes : int
+        Passes over the training images.
+    learning_rate : float
+        At the start.
+    final_rate : float, optional
+        At the end; in between the rate falls geometrically. Constant if not given.
+    batch_size : int
+        Images in a mini-batch.
+    head_factor : float
+        The hash layer learns this much faster than the rest.
+    momentum, weight_decay : float
+        Of stochastic gradient descent; weights and biases decay.
+    flip : bool
+        Mirror half of the images.
+    crop : int
+        Shift images by up to this many pixels.
+    checkpoint_seconds : float
+        Write a checkpoint at least this often (where there is a folder for them).
+    """
+
+    passes: int
+    learning_rate: float
+    final_rate: float | None = None
+    batch_size: int = 128
+    head_factor: float = 1.0
+    momentum: float = 0.0
+    weight_decay: float = 5e-4
+    flip: bool = False
+    crop: int = 0
+    checkpoint_seconds: float = 180.0
+
+    def __post_init__(self) -> None:
+        for name in ("passes", "batch_size", "learning_rate", "head_factor"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
+        for name in ("momentum", "weight_decay", "crop", "final_rate"):
+            if getattr(self, name) is not None and not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
+
+    def scaled(self, learning_rate: float) -> "Training":
+        """Return the same training with another learning rate; the final rate keeps its ratio to it."""
+        final = self.final_rate and self.final_rate * learning_rate / self.learning_rate
+        return replace(self, learning_rate=learning_rate, final_rate=final)
+
+    def rate(self, progress: float) -> float:
+        """Return the learning rate when this share of the training is done."""
+        if self.final_rate is None:
+            return self.learning_rate
+        return float(self.learning_rate * (self.final_rate / self.learning_rate) ** progress)
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """What a progress bar needs to know after each mini-batch.
+
+    Parameters
+    ----------
+    done, total : int
+        Mini-batches.
+    pass_number, passes : int
+        Passes, the first is 1.
+    loss : float
+        Mean of this pass so far.
+    objective : float or None
+        The method's own objective, where it has one.
+    bits_per_second : float
+        Bits of code that the network puts out.
+    seconds_left : float
+        Estimate.
+    """
+
+    done: int
+    total: int
+    pass_number: int
+    passes: int
+    loss: float
+    objective: float | None
+    bits_per_second: float
+    seconds_left: float
