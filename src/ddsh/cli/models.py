@@ -147,7 +147,8 @@ def encode(
         codes = encode_rows(hasher, source, rows, on_progress)
     names = np.array([source.images.name(row) for row in rows.tolist()])
     write_npz(out, codes.to_arrays() | {"names": names} | labels)
-    show.skipped(source.skipped)
+    if source.skipped:
+        show.skipped(source.skipped)
     typer.echo(f"{len(codes):,} codes of {codes.n_bits} bits: {out}")
 
 
@@ -172,9 +173,10 @@ def evaluate(
     """Score a model on the query set of a dataset."""
     saved = load_model(model)
     dataset = load(data, root=root)
-    rule = get_protocol(protocol or saved.about.get("protocol") or dataset.protocol)
+    is_same = saved.about.get("dataset") == dataset.name
+    rule = get_protocol(protocol or (saved.about["protocol"] if is_same else dataset.protocol))
     split = rule.split(dataset, saved.about.get("seed", 0) if seed is None else seed)
-    if saved.about.get("dataset") == dataset.name and saved.about.get("split") != split.fingerprint:
+    if is_same and saved.about["split"] != split.fingerprint:
         raise InvalidInput(
             "The model was trained on another split of this dataset, so its training images may be queries;"
             " leave out --protocol and --seed."
