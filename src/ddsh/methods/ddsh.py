@@ -56,50 +56,30 @@ class Preset:
     per_gamma: bool
 
 
+_PAPER = Preset(
+    Training(passes=150, learning_rate=1e-2, weight_decay=5e-4),
+    n_inner=50,
+    n_omega=100,
+    solver="clustering",
+    context="before",
+    dissimilar="minus-one",
+    per_gamma=True,
+)
+_TUNED = Preset(
+    Training(passes=12, learning_rate=0.1, final_rate=1e-3, head_factor=2.0, momentum=0.9, flip=True),
+    n_inner=1,
+    n_omega=100,
+    solver="local",
+    context="before",
+    dissimilar="balanced",
+    per_gamma=False,
+)
 PRESETS: Mapping[str, Preset] = {
-    "paper": Preset(
-        Training(passes=150, learning_rate=1e-2, weight_decay=5e-4),
-        n_inner=50,
-        n_omega=100,
-        solver="clustering",
-        context="before",
-        dissimilar="minus-one",
-        per_gamma=True,
-    ),
-    "release": Preset(
-        Training(passes=150, learning_rate=1e-2, final_rate=1e-4, weight_decay=5e-4),
-        n_inner=3,
-        n_omega=100,
-        solver="clustering",
-        context="before",
-        dissimilar="balanced",
-        per_gamma=True,
-    ),
-    "tuned": Preset(
-        Training(
-            passes=12,
-            learning_rate=0.1,
-            final_rate=1e-3,
-            head_factor=2.0,
-            momentum=0.9,
-            weight_decay=5e-4,
-            flip=True,
-        ),
-        n_inner=1,
-        n_omega=100,
-        solver="local",
-        context="before",
-        dissimilar="balanced",
-        per_gamma=False,
-    ),
-    "scratch": Preset(
-        Training(passes=40, learning_rate=0.5, final_rate=5e-3, momentum=0.9, weight_decay=5e-4, flip=True),
-        n_inner=1,
-        n_omega=100,
-        solver="local",
-        context="before",
-        dissimilar="balanced",
-        per_gamma=False,
+    "paper": _PAPER,
+    "release": replace(_PAPER, training=replace(_PAPER.training, final_rate=1e-4), n_inner=3, dissimilar="balanced"),
+    "tuned": _TUNED,
+    "scratch": replace(
+        _TUNED, training=Training(passes=40, learning_rate=0.5, final_rate=5e-3, momentum=0.9, flip=True)
     ),
 }
 
