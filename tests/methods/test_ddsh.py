@@ -192,6 +192,15 @@ def test_presets_are_the_papers_and_the_authors():
     assert DDSH(preset="paper", n_omega=7).settings().n_omega == 7
 
 
+def test_a_learning_rate_alone_moves_the_final_rate_with_it():
+    training = DDSH.from_description({"training": {"learning_rate": 0.2, "passes": 5}}).settings().training
+    assert (training.learning_rate, training.passes) == (0.2, 5)
+    assert training.final_rate == pytest.approx(2e-3)
+    assert training.momentum == PRESETS["tuned"].training.momentum
+    both = DDSH.from_description({"training": {"learning_rate": 0.2, "final_rate": 0.1}}).settings().training
+    assert both.final_rate == 0.1
+
+
 def test_the_objective_falls_on_real_images():
     sample = load("sample")
     rows = sample.parts["database"][:600]

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ddsh.errors import UnknownName
+from ddsh.errors import DdshError, UnknownName
 
 if TYPE_CHECKING:
     from ddsh.base import Hasher
@@ -28,5 +28,10 @@ def get_method(name: str) -> "type[Hasher]":
     if name not in METHODS:
         raise UnknownName("method", name, METHODS)
     module, cls = METHODS[name].split(":")
-    method: type[Hasher] = getattr(importlib.import_module(module), cls)
+    try:
+        method: type[Hasher] = getattr(importlib.import_module(module), cls)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise DdshError(f"{name} needs PyTorch. Run: pip install 'ddsh[deep]'") from error
     return method

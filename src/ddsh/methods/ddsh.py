@@ -188,11 +188,15 @@ class DDSH(DeepHasher):
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the method from plain values; of ``training`` only what differs from the preset need be there."""
+        """Make the method from plain values; of ``training`` only what differs from the preset need be there.
+
+        A learning rate alone also moves the final rate, which keeps its ratio to it.
+        """
         preset = PRESETS.get(params.get("preset", "tuned"))
         training = params.get("training")
         if training and preset:
-            params = params | {"training": asdict(replace(preset.training, **training))}
+            base = preset.training.scaled(training.get("learning_rate", preset.training.learning_rate))
+            params = params | {"training": asdict(replace(base, **training))}
         return super().from_description(params)
 
     def settings(self) -> Preset:
