@@ -3,13 +3,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from torch import Tensor, nn
+from sklearn.base import clone
+from torch import nn
 
 from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
@@ -19,6 +21,7 @@ from ddsh.methods._bqp import full_objective
 from ddsh.methods._pairs import L2, Logistic, pair_loss
 from ddsh.methods._training import Training
 from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
+from ddsh.networks import build_network
 from ddsh.networks.network import Network
 
 
@@ -32,8 +35,8 @@ class Tiny(Network):
         for parameter in self.conv.parameters():
             parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator)
 
-    def features(self, images: Tensor) -> Tensor:
-        return torch.relu(self.conv(images)).amax(dim=(2, 3))
+    def stages(self) -> list[nn.Module]:
+        return [nn.Sequential(self.conv, nn.ReLU()), nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())]
 
 
 FAST = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9, flip=True)
@@ -162,6 +165,22 @@ def test_frozen_features_stay_as_they_are(images):
     assert not torch.equal(_make().fit(*images).model_.backbone.conv.weight, Tiny().conv.weight)
 
 
+def test_frozen_stages_keep_their_weights_and_the_rest_learns(images, tmp_path):
+    training = replace(FAST, momentum=0.5)
+    method = DDSH(8, network="small-grey", n_frozen=2, n_omega=20, training=training, memory=str(tmp_path / "kept"))
+    fresh = build_network("small-grey")
+    method.fit(*images)
+    for number, (learned, new) in enumerate(zip(method.model_.backbone.stages(), fresh.stages(), strict=True)):
+        is_same = all(torch.equal(a, b) for a, b in zip(learned.parameters(), new.parameters(), strict=True))
+        assert is_same == (number < 2)
+    without = clone(method).set_params(memory=None).fit(*images)
+    assert without.encode(images[0]) == method.encode(images[0])
+    save_model(method, tmp_path / "model")
+    loaded = load_model(tmp_path / "model").hasher
+    assert loaded.memory is None
+    assert loaded.encode(images[0]) == method.encode(images[0])
+
+
 @pytest.mark.parametrize(
     "options", [{"preset": "paper"}, {"preset": "release"}, {"loss": "logistic"}, {"solver": "clustering"}]
 )
@@ -261,6 +280,8 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"n_bits": 0}, lambda x, y: (x, y), "n_bits"),
         ({"preset": "papr"}, lambda x, y: (x, y), "Did you mean 'paper'"),
         ({"loss": "l3"}, lambda x, y: (x, y), "Known: l2"),
+        ({"n_frozen": 3}, lambda x, y: (x, y), "has 2 stages"),
+        ({"n_frozen": 1, "training": replace(FAST, crop=1)}, lambda x, y: (x, y), "needs crop=0"),
         ({"solver": "locl"}, lambda x, y: (x, y), "Did you mean 'local'"),
         ({"device": "cuda:99"}, lambda x, y: (x, y), "cannot be used here"),
         ({"network": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
@@ -281,6 +302,7 @@ def test_a_training_that_makes_no_sense_is_refused(options):
 
 SCRIPT = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, {tests!r})

@@ -6,9 +6,9 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -17,16 +17,17 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from ddsh.base import Hasher, Outputs
-from ddsh.errors import Diverged
+from ddsh.errors import Diverged, InvalidInput
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
-from ddsh.methods._images import ImageSource, PreparedImages, augment, check_images
-from ddsh.methods._parallel import add_gradients, gather_rows, my_share, world
+from ddsh.methods._images import AugmentedPixels, Batches, FrozenMaps, PreparedImages, check_images
+from ddsh.methods._parallel import add_gradients, gather_gradients, gather_rows, my_share, world
 from ddsh.methods._training import Training, TrainingStep
 from ddsh.networks import build_network
 from ddsh.networks.folding import fold_batch_norm
+from ddsh.networks.frozen import CHUNK, FrozenLayers, check_n_stages, from_maps
 from ddsh.networks.hashing import HashNetwork, choose_device
-from ddsh.networks.network import Network
+from ddsh.networks.network import ImageSource, Network
 from ddsh.networks.weights import fingerprint
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -41,10 +42,14 @@ class DeepHasher(Hasher):
 
     network: str | Network
     image_size: int | None
+    n_frozen: int
     training: Training | None
     seed: int
     device: str
     weights: str | None
+    memory: str | None
+    needs_whole_batch: ClassVar[bool] = False
+    """Whether the loss is on pairs inside a mini-batch, which processes that share it must then see whole."""
 
     def fit(
         self,
@@ -86,10 +91,11 @@ class DeepHasher(Hasher):
         on_step: Callable[[TrainingStep], None] | None,
     ) -> None:
         self.model_ = HashNetwork(self._build_network(), self.n_bits, self.seed).to(choose_device(self.device))
-        prepared = PreparedImages(images, self.model_.backbone)
+        check_n_stages(self.model_.backbone, self._n_frozen())
+        batches = self._batches(images)
         self._begin_fit(labels)
-        loop = _Loop(self, prepared, on_step)
-        store = Checkpoints(folder, self._fingerprint(prepared, labels)) if folder else None
+        loop = _Loop(self, batches, on_step)
+        store = Checkpoints(folder, self._fingerprint(batches, labels)) if folder else None
         if store and not resume:
             store.require_none()
         loop.run(store)
@@ -99,12 +105,31 @@ class DeepHasher(Hasher):
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return the mean loss of a mini-batch from the network's outputs, shape (n, n_bits)."""
 
+    def _batches(self, images: ImageSource) -> Batches:
+        """Return what the network learns from: the images, or what its frozen layers make of them."""
+        schedule = self._schedule()
+        if not self._n_frozen():
+            prepared = PreparedImages(images, self.model_.backbone)
+            return AugmentedPixels(prepared, flip=schedule.flip, crop=schedule.crop)
+        if schedule.crop:
+            raise InvalidInput(f"Frozen layers see each image as it is: n_frozen={self._n_frozen()} needs crop=0.")
+        return FrozenMaps(images, self._frozen_layers(), flip=schedule.flip)
+
+    def _n_frozen(self) -> int:
+        """Return how many stages of the network keep their weights."""
+        return self.n_frozen
+
+    def _frozen_layers(self) -> FrozenLayers:
+        memory = None if self.memory is None else Path(self.memory)
+        return FrozenLayers(self.model_.backbone, self._n_frozen(), memory)
+
     def _begin_fit(self, labels: Labels) -> None:
-        """Prepare what the method keeps while it trains."""
+        """Prepare what the method keeps while it trains; without this, it knows how many images there are."""
+        self._n_images = len(labels)
 
     def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
         """Do what comes before a pass; return the rows to train on and the method's objective, if it has one."""
-        raise NotImplementedError
+        return np.arange(self._n_images), None
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
         """Take note of the outputs of a mini-batch."""
@@ -115,10 +140,6 @@ class DeepHasher(Hasher):
 
     def _restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take back what :meth:`_state` returned."""
-
-    def _trainable(self) -> list[nn.Module]:
-        """Return the parts of the network that learn, features first."""
-        return [self.model_.backbone, self.model_.head]
 
     def _schedule(self) -> Training:
         """Return how to train; the default is the method's."""
@@ -137,11 +158,10 @@ class DeepHasher(Hasher):
             return build_network(self.network, image_size=self.image_size, pretrained=False, n_features=n_features)
         return build_network(self.network, image_size=self.image_size, weights=self.weights, seed=self.seed)
 
-    def _fingerprint(self, prepared: PreparedImages, labels: Labels) -> str:
+    def _fingerprint(self, batches: Batches, labels: Labels) -> str:
         """Return what a checkpoint must agree on: parameters, images, labels, and the weights at the start."""
         digest = hashlib.sha256(json.dumps(self.describe_params(), sort_keys=True).encode())
-        for chunk in prepared.chunks():
-            digest.update(chunk.tobytes())
+        digest.update(batches.digest().encode())
         digest.update(labels.to_array().tobytes())
         digest.update(fingerprint(self.model_).encode())
         return digest.hexdigest()
@@ -164,14 +184,23 @@ class DeepHasher(Hasher):
         self.history_ = []
 
     def describe_params(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON; a network of your own is only named."""
-        return {name: describe(value) for name, value in self.get_params().items()}
+        """Return the parameters as plain JSON; a network of your own is only named, and `memory` changes nothing."""
+        return {name: describe(value) for name, value in self.get_params().items() if name != "memory"}
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the method again; the network must be one that ddsh knows by name."""
-        training = params.get("training")
-        return cls(**(params | {"training": Training(**training) if training else None}))
+        """Make the method from plain values; of ``training`` only what differs from the default need be there.
+
+        A learning rate alone also moves the final rate, which keeps its ratio to it. The network must be one that ddsh
+        knows by name.
+        """
+        given = params.get("training")
+        method = cls(**(params | {"training": None}))
+        if given:
+            base = method._schedule()
+            base = base.scaled(given.get("learning_rate", base.learning_rate))
+            method.set_params(training=replace(base, **given))
+        return method
 
     def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
         return check_images(X)
@@ -182,11 +211,19 @@ class DeepHasher(Hasher):
 
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
         model = fold_batch_norm(self.model_)
-        device = self.model_.head.weight.device
-        prepared = PreparedImages(items, self.model_.backbone, keep=False)
         with torch.inference_mode():
-            outputs = [model(torch.from_numpy(chunk).to(device)).cpu().numpy() for chunk in prepared.chunks()]
+            outputs = [model.finish(maps, n_done).cpu().numpy() for maps, n_done in self._maps(items, model)]
         return np.concatenate(outputs)
+
+    def _maps(self, images: ImageSource, model: HashNetwork) -> Iterator[tuple[Tensor, int]]:
+        """Yield images a chunk at a time with how many stages they have passed: some, if those are remembered."""
+        device = self.model_.head.weight.device
+        if self.memory is not None and self._n_frozen():
+            maps = from_maps(self._frozen_layers().outputs(images)).to(device)
+            yield from ((chunk, self._n_frozen()) for chunk in torch.split(maps, CHUNK))
+        else:
+            for chunk in PreparedImages(images, self.model_.backbone, keep=False).chunks():
+                yield model.backbone.begin(torch.from_numpy(chunk).to(device), 0), 0
 
 
 class _Loop:
@@ -195,10 +232,11 @@ class _Loop:
     def __init__(
         self,
         method: DeepHasher,
-        images: PreparedImages,
+        batches: Batches,
         on_step: Callable[[TrainingStep], None] | None,
     ) -> None:
-        self.method, self.images, self.on_step = method, images, on_step
+        self.method, self.batches, self.on_step = method, batches, on_step
+        self.n_frozen = method._n_frozen()
         self.schedule = method._schedule()
         self.model = method.model_
         self.device = self.model.head.weight.device
@@ -221,12 +259,13 @@ class _Loop:
 
     def _optimiser(self) -> torch.optim.SGD:
         schedule = self.schedule
-        for parameter in self.model.parameters():
-            parameter.requires_grad_(False)
-        groups = []
-        for module in self.method._trainable():
-            parameters = [parameter.requires_grad_(True) for parameter in module.parameters()]
-            groups.append({"params": parameters, "factor": schedule.head_factor if module is self.model.head else 1.0})
+        stages = self.model.backbone.stages()
+        for stage in stages[: self.n_frozen]:
+            stage.requires_grad_(False)
+        learning = [parameter for stage in stages[self.n_frozen :] for parameter in stage.parameters()]
+        groups = [{"params": list(self.model.head.parameters()), "factor": schedule.head_factor}]
+        if learning:
+            groups.insert(0, {"params": learning, "factor": 1.0})
         return torch.optim.SGD(
             groups, lr=schedule.learning_rate, momentum=schedule.momentum, weight_decay=schedule.weight_decay
         )
@@ -261,14 +300,9 @@ class _Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         mine = my_share(batch)
-        pixels = augment(
-            self.images.take(batch),
-            flip=self.schedule.flip,
-            crop=self.schedule.crop,
-            rng=self.method._rng(2, number, place),
-        )
-        outputs = self.model(torch.from_numpy(my_share(pixels)).to(self.device))
-        loss = self.method._loss(outputs, mine) * (len(mine) / len(batch))
+        inputs = my_share(self.batches.take(batch, self.method._rng(2, number, place)))
+        outputs = self._forward(inputs)
+        loss = self._loss(outputs, mine, batch) * (len(mine) / len(batch))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         add_gradients(self.model)
@@ -279,6 +313,17 @@ class _Loop:
             raise Diverged("Training diverged: the loss is no longer finite. Choose a smaller learning rate.")
         self.method._after_batch(batch, values[:, :-1])
         return float(values[: world()[1], -1].sum())
+
+    def _forward(self, inputs: NDArray[Any]) -> Tensor:
+        if self.n_frozen:
+            return self.model.finish(from_maps(inputs).to(self.device), self.n_frozen)
+        outputs: Tensor = self.model(torch.from_numpy(inputs).to(self.device))
+        return outputs
+
+    def _loss(self, outputs: Tensor, mine: Rows, batch: Rows) -> Tensor:
+        if self.method.needs_whole_batch:
+            return self.method._loss(gather_gradients(outputs, len(batch)), batch)
+        return self.method._loss(outputs, mine)
 
     def _report(self, number: int, done: int, n_batches: int, n_rows: int) -> None:
         if self.on_step is None or world()[0] != 0:

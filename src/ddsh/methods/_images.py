@@ -1,5 +1,6 @@
 """Training and query images on their way into a network: checked, resized, augmented."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -7,19 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import InvalidInput
-from ddsh.networks.network import Network
+from ddsh.networks.frozen import CHUNK, FrozenLayers
+from ddsh.networks.network import ImageSource, Network
+from ddsh.networks.store import Maps
 
 Pixels: TypeAlias = NDArray[np.uint8]
 _CACHE_BYTES = 4 << 30
-_CHUNK = 256
-
-
-class ImageSource(Protocol):
-    """Anything that hands out uint8 images, shape (height, width, channels), by row."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> Pixels: ...
 
 
 def check_images(images: Any) -> ImageSource:  # noqa: ANN401 -- whatever the caller calls images
@@ -67,11 +61,97 @@ class PreparedImages:
 
     def chunks(self) -> Iterator[Pixels]:
         """Yield all prepared images, a few hundred at a time."""
-        for start in range(0, len(self._images), _CHUNK):
-            yield self.take(np.arange(start, min(start + _CHUNK, len(self._images))))
+        for start in range(0, len(self._images), CHUNK):
+            yield self.take(np.arange(start, min(start + CHUNK, len(self._images))))
 
     def _prepare(self, rows: NDArray[np.integer[Any]]) -> Pixels:
         return self._network.prepare([np.asarray(self._images[int(row)]) for row in rows])
+
+
+class Batches(Protocol):
+    """What the network learns from, a mini-batch at a time."""
+
+    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels | Maps:
+        """Return some rows, augmented."""
+        ...
+
+    def digest(self) -> str:
+        """Return a checksum of all rows."""
+        ...
+
+
+class AugmentedPixels:
+    """Images for a network that learns as a whole.
+
+    Parameters
+    ----------
+    images : PreparedImages
+        The images.
+    flip : bool
+        Mirror half of them.
+    crop : int
+        Shift them by up to this many pixels.
+    """
+
+    def __init__(self, images: PreparedImages, *, flip: bool, crop: int) -> None:
+        self._images, self._flip, self._crop = images, flip, crop
+
+    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels:
+        """Return some images, augmented."""
+        return augment(self._images.take(rows), flip=self._flip, crop=self._crop, rng=rng)
+
+    def digest(self) -> str:
+        """Return a checksum of all images."""
+        digest = hashlib.sha256()
+        for chunk in self._images.chunks():
+            digest.update(chunk.data)
+        return digest.hexdigest()
+
+
+class FrozenMaps:
+    """What the frozen layers of a network make of images and, with `flip`, of their mirror images.
+
+    Parameters
+    ----------
+    images : ImageSource
+        The images.
+    layers : FrozenLayers
+        The frozen layers.
+    flip : bool
+        Give half of the images mirrored.
+    """
+
+    def __init__(self, images: ImageSource, layers: FrozenLayers, *, flip: bool) -> None:
+        views = [images, _Mirrored(images)] if flip else [images]
+        self._maps = [layers.outputs(view) for view in views]
+
+    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Maps:
+        """Return the maps of some images, half of them mirrored."""
+        maps = self._maps[0][rows]
+        if len(self._maps) > 1:
+            mirrored = rng.random(len(rows)) < 0.5
+            maps[mirrored] = self._maps[1][rows[mirrored]]
+        return maps
+
+    def digest(self) -> str:
+        """Return a checksum of all maps."""
+        digest = hashlib.sha256()
+        for maps in self._maps:
+            digest.update(maps.data)
+        return digest.hexdigest()
+
+
+class _Mirrored:
+    """The mirror images of images."""
+
+    def __init__(self, images: ImageSource) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, row: int, /) -> Pixels:
+        return np.ascontiguousarray(np.asarray(self._images[row])[:, ::-1])
 
 
 def augment(pixels: Pixels, *, flip: bool, crop: int, rng: np.random.Generator) -> Pixels:

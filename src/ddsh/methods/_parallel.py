@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
+from torch.distributed.nn.functional import all_reduce
 
 
 @contextmanager
@@ -47,6 +48,17 @@ def add_gradients(model: nn.Module) -> None:
     parts = torch.split(flat, [gradient.numel() for gradient in gradients])
     for gradient, part in zip(gradients, parts, strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+def gather_gradients(mine: Tensor, n_rows: int) -> Tensor:
+    """Return the outputs of the whole mini-batch; each process's gradient reaches those who made the outputs."""
+    rank, size = world()
+    if size == 1:
+        return mine
+    rows = mine.new_zeros((n_rows, *mine.shape[1:]))
+    rows[rank::size] = mine
+    whole: Tensor = all_reduce(rows)
+    return whole
 
 
 def gather_rows(mine: Tensor, n_rows: int) -> Tensor:

@@ -3,13 +3,13 @@
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ddsh.base import MethodCard
@@ -102,6 +102,8 @@ class DDSH(DeepHasher):
         A name of :data:`ddsh.networks.NETWORKS`, or your own.
     image_size : int, optional
         Side of the images that the network sees; its own if not given.
+    n_frozen : int
+        First stages of the network that keep their pretrained weights; what they put out is computed once.
     training : Training, optional
         Passes, learning rate and so on; the preset's if not given.
     n_inner : int, optional
@@ -123,6 +125,8 @@ class DDSH(DeepHasher):
         ``auto``, ``cpu``, ``cuda``, ``mps``.
     weights : str, optional
         File with the network's pretrained weights, where they are not a package.
+    memory : str, optional
+        Folder where outputs of frozen stages are kept, for the next run; nothing is kept if not given.
 
     Attributes
     ----------
@@ -160,6 +164,7 @@ class DDSH(DeepHasher):
         preset: str = "tuned",
         network: str | Network = "efficientnet-lite0",
         image_size: int | None = None,
+        n_frozen: int = 0,
         training: Training | None = None,
         n_inner: int | None = None,
         n_omega: int | None = None,
@@ -170,11 +175,13 @@ class DDSH(DeepHasher):
         seed: int = 0,
         device: str = "auto",
         weights: str | None = None,
+        memory: str | None = None,
     ) -> None:
         self.n_bits = n_bits
         self.preset = preset
         self.network = network
         self.image_size = image_size
+        self.n_frozen = n_frozen
         self.training = training
         self.n_inner = n_inner
         self.n_omega = n_omega
@@ -185,19 +192,7 @@ class DDSH(DeepHasher):
         self.seed = seed
         self.device = device
         self.weights = weights
-
-    @classmethod
-    def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the method from plain values; of ``training`` only what differs from the preset need be there.
-
-        A learning rate alone also moves the final rate, which keeps its ratio to it.
-        """
-        preset = PRESETS.get(params.get("preset", "tuned"))
-        training = params.get("training")
-        if training and preset:
-            base = preset.training.scaled(training.get("learning_rate", preset.training.learning_rate))
-            params = params | {"training": asdict(replace(base, **training))}
-        return super().from_description(params)
+        self.memory = memory
 
     def settings(self) -> Preset:
         """Return the preset with the parameters that were given in its place."""
@@ -305,12 +300,15 @@ class DDSH(DeepHasher):
 
 
 class DDSH0(DDSH):
-    """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0); all else is as in DDSH."""
+    """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0); all else is as in DDSH.
+
+    `n_frozen` is without effect.
+    """
 
     card = replace(DDSH.card, name="ddsh0", title="DDSH with frozen features")
 
-    def _trainable(self) -> list[nn.Module]:
-        return [self.model_.head]
+    def _n_frozen(self) -> int:
+        return len(self.model_.backbone.stages())
 
 
 class DDSHMAC(DDSH):

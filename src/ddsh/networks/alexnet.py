@@ -6,12 +6,13 @@ Krizhevsky, A. "One weird trick for parallelizing convolutional neural networks.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ddsh.errors import DataError, InvalidInput
 from ddsh.networks.initialisation import initialise
@@ -53,9 +54,12 @@ class AlexNet(Network):
         self.fc6 = nn.Linear(256 * _POOLED_SIDE**2, n_features)
         self.fc7 = nn.Linear(n_features, n_features)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return fc7 after the rectifier."""
-        return self.fc7(self.fc6(self.convolutions(images)).relu_()).relu_()  # type: ignore[no-any-return]
+    def stages(self) -> list[nn.Module]:
+        """Return the seven layers, each with what follows it."""
+        starts = [*_CONVOLUTIONS, len(self.convolutions)]
+        convolutions = [self.convolutions[start:stop] for start, stop in pairwise(starts)]
+        full = [nn.Sequential(layer, nn.ReLU(inplace=True)) for layer in (self.fc6, self.fc7)]
+        return [*convolutions, *full]
 
 
 def build(

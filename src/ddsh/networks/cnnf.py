@@ -8,6 +8,7 @@ Convolutional Nets." BMVC 2014.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ ADDRESS = "https://www.vlfeat.org/matconvnet/models/imagenet-vgg-f.mat"
 WIDTHS = (64, 256, 256, 256, 256, 4096, 4096)
 _MIN_SIZE = 39
 _POOLED_SIDE = 6
+_FIRST_OF_LAYER = ("conv1", "conv2", "conv3", "conv4", "conv5", "fit", "full7")
 
 
 class CNNF(Network):
@@ -49,10 +51,11 @@ class CNNF(Network):
         super().__init__(image_size, widths[-1], mean=mean, std=np.ones((3, 1, 1)))
         self.layers = nn.Sequential(OrderedDict(_convolutions(widths[:5]) + _full_layers(widths[4:])))
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return full7 after the rectifier."""
-        out: Tensor = self.layers(images)
-        return out
+    def stages(self) -> list[nn.Module]:
+        """Return the seven layers, each with what follows it."""
+        names = [name for name, _ in self.layers.named_children()]
+        starts = [names.index(name) for name in _FIRST_OF_LAYER]
+        return [self.layers[start:stop] for start, stop in pairwise([*starts, len(names)])]
 
 
 def build(

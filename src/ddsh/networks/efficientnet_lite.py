@@ -116,6 +116,14 @@ class Block(nn.Module):
         return out + images if self.is_residual else out
 
 
+class MeanOverPositions(nn.Module):
+    """The mean of each channel."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return the means, shape (n, channels)."""
+        return maps.mean(dim=(2, 3))
+
+
 class EfficientNetLite(Network):
     """EfficientNet-Lite without its classifier.
 
@@ -134,10 +142,9 @@ class EfficientNetLite(Network):
         self.blocks = nn.Sequential(*_blocks(scale.width, scale.depth))
         self.head = ConvNorm(_round_width(320, scale.width), 1280)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return the mean over positions of the last feature map."""
-        out: Tensor = self.head(self.blocks(self.stem(images)))
-        return out.mean(dim=(2, 3))
+    def stages(self) -> list[nn.Module]:
+        """Return the stem, each block, and the head with the mean over positions."""
+        return [self.stem, *self.blocks, nn.Sequential(self.head, MeanOverPositions())]
 
 
 def build(

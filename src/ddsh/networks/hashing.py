@@ -35,7 +35,11 @@ class HashNetwork(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return real outputs, shape (n, n_bits), of uint8 images, shape (n, size, size, channels)."""
-        outputs: Tensor = self.head(self.backbone(pixels))
+        return self.finish(self.backbone.begin(pixels, 0), 0)
+
+    def finish(self, maps: Tensor, n_stages: int) -> Tensor:
+        """Return the real outputs of what the network's first stages put out."""
+        outputs: Tensor = self.head(self.backbone.finish(maps, n_stages))
         return outputs
 
 

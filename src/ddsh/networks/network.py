@@ -1,7 +1,7 @@
 """What a network is here: a module that maps images to features and knows how it wants its images."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,10 +17,18 @@ IMAGENET_MEAN = 255 * np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 IMAGENET_STD = 255 * np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)
 
 
+class ImageSource(Protocol):
+    """Anything that hands out uint8 images, shape (height, width, channels), by row."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> NDArray[np.uint8]: ...
+
+
 class Network(nn.Module):
     """Maps uint8 images, shape (n, size, size, channels), to features, shape (n, n_features).
 
-    Subclasses write :meth:`features`. Pixels are normalised inside, so that a saved network needs nothing else.
+    Subclasses write :meth:`stages`. Pixels are normalised inside, so that a saved network needs nothing else.
 
     Parameters
     ----------
@@ -60,14 +68,26 @@ class Network(nn.Module):
         """Channels that images must have: 1 (grey) or 3 (RGB)."""
         return int(self.mean.shape[0])
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return the features of normalised images, shape (n, channels, size, size)."""
+    def stages(self) -> Sequence[nn.Module]:
+        """Return the parts that normalised images pass one after the other; the last puts out the features."""
         raise NotImplementedError
+
+    def begin(self, pixels: Tensor, n_stages: int) -> Tensor:
+        """Return what the first stages make of uint8 images, shape (n, size, size, channels)."""
+        out: Tensor = (pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std
+        for stage in self.stages()[:n_stages]:
+            out = stage(out)
+        return out
+
+    def finish(self, maps: Tensor, n_stages: int) -> Tensor:
+        """Return the features of what the first stages put out."""
+        for stage in self.stages()[n_stages:]:
+            maps = stage(maps)
+        return maps
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the features of uint8 images, shape (n, size, size, channels)."""
-        images: Tensor = (pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std
-        return self.features(images)
+        return self.finish(self.begin(pixels, 0), 0)
 
     def train(self, mode: bool = True) -> "Network":
         """Switch to training; frozen batch normalisation stays as it is."""

@@ -43,10 +43,9 @@ class OwnNetwork(Network):
         self.module = module
         self.to(device).train()
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return what the module returns."""
-        out: Tensor = self.module(images)
-        return out
+    def stages(self) -> list[nn.Module]:
+        """Return the module, and each of its parts if it is an ``nn.Sequential``."""
+        return list(self.module) if isinstance(self.module, nn.Sequential) else [self.module]
 
 
 def _width(module: nn.Module, images: Tensor) -> int:

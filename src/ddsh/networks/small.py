@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ddsh.networks.initialisation import initialise
 from ddsh.networks.network import Network
@@ -29,9 +29,9 @@ class Small(Network):
         self.blocks = nn.Sequential(*blocks)
         self.full = nn.Linear(WIDTHS[-1] * (image_size // 2 ** len(blocks)) ** 2, N_FEATURES)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Return the full layer after the rectifier."""
-        return self.full(self.blocks(images).flatten(1)).relu_()  # type: ignore[no-any-return]
+    def stages(self) -> list[nn.Module]:
+        """Return the blocks, and the full layer with its rectifier."""
+        return [*self.blocks, nn.Sequential(nn.Flatten(), self.full, nn.ReLU(inplace=True))]
 
 
 def build(*, image_size: int = 32, n_channels: int = 3, seed: int = 0) -> Network:
