@@ -59,6 +59,11 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     card: ClassVar[MethodCard]
     n_bits: int
 
+    @property
+    def inputs(self) -> Literal["features", "images"]:
+        """What it takes."""
+        return self.card.inputs
+
     def fit(self, X: Any, y: LabelsLike | None = None) -> Self:  # noqa: ANN401, N803 -- scikit-learn's name
         """Learn from items `X` and, where the method is supervised, their labels `y`.
 

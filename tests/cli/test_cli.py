@@ -125,7 +125,7 @@ def test_an_experiment_runs_what_is_missing(tmp_path):
     content = json.loads(files[0].read_text())
     assert content.keys() >= {"method", "n_bits", "dataset", "protocol", "network", "seed", "split", "params"}
     assert content.keys() >= {"scores", "seconds", "versions"}
-    assert "0 results written" in ddsh("reproduce", spec, "--results", tmp_path / "results").stdout
+    assert "Nothing to do" in ddsh("reproduce", spec, "--results", tmp_path / "results").stdout
     spec.write_text("dataset = 3\n")
     _fails_in_one_line(ddsh("reproduce", spec), "missing: bits, methods, protocol, seeds")
 

@@ -202,3 +202,15 @@ def test_the_real_datasets_split_the_same_in_two_runs(data_root, name):
     images = np.stack(list(dataset.images.take(splits[0].query)))
     assert images.shape == (1000, 32, 32, 3)
     assert 90 < images.mean() < 140
+
+
+def test_a_validation_protocol_divides_the_training_images_alone():
+    dataset = load("sample")
+    whole = get_protocol("sample").split(dataset, 1)
+    found = get_protocol("sample-validation").split(dataset, 1)
+    assert found.fingerprint == whole.validation(dataset).fingerprint
+    assert found.protocol.name == "sample-validation"
+    rows = np.concatenate([found.query, found.train, found.database])
+    assert np.array_equal(np.sort(rows), whole.train)
+    with pytest.raises(UnknownName, match="sampel"):
+        get_protocol("sampel-validation")

@@ -8,7 +8,10 @@ from ddsh.datasets.images import FileImages
 from ddsh.errors import InvalidInput
 from ddsh.evaluation import evaluate
 from ddsh.labels import as_labels
+from ddsh.methods._training import Training
+from ddsh.methods.ddsh import DDSH
 from ddsh.methods.lsh import LSH
+from ddsh.networks import build_network
 
 
 class _ListImages(FileImages):
@@ -45,6 +48,57 @@ def test_a_result_says_how_to_make_it_again(dataset):
     assert content["scores"]["n_query"] == 6
     assert content["versions"].keys() >= {"ddsh", "python", "numpy"}
     assert content["seconds"] > 0
+    assert content["peak_memory"] > 10_000_000
+    assert (content["weights"], content["image_size"], content["outputs"], content["examples"]) == (None,) * 4
+    assert (content["commit"], content["machine"]) == (None, None)
+    assert (content["bits"]["n_codes"], len(content["bits"]["share"])) == (54, 8)
+
+
+class _Brightness:
+    """Features that tell the classes apart, from a network that is none."""
+
+    name, image_size, checksum = "brightness", 4, "c0ffee"
+
+    def __init__(self):
+        self.n_seen = []
+
+    def extract(self, images):
+        self.n_seen.append(len(images))
+        means = np.array([images[row].mean() for row in range(len(images))])
+        return np.eye(3, dtype=np.float32)[(means // 60).astype(int)]
+
+
+def test_features_come_from_an_extractor_where_one_is_given(dataset):
+    extractor = _Brightness()
+    result = evaluate(LSH(16), dataset, Protocol("toy", query_per_class=2, n_train=30), seed=0, extractor=extractor)
+    assert (result.network, result.image_size, result.weights) == ("brightness", 4, "c0ffee")
+    assert extractor.n_seen == [30, 6, 54]
+    assert result.scores.map == 1.0
+    assert result.bits.n_distinct == 3
+
+
+def test_examples_are_kept_where_they_are_asked_for(dataset):
+    result = evaluate(LSH(8), dataset, Protocol("toy", query_per_class=2), seed=0, examples=True)
+    content = json.loads(json.dumps(result.to_dict()))
+    assert [query["label"] for query in content["examples"]["queries"]] == ["a", "b", "c"]
+    assert content["examples"]["sheet"].startswith("data:image/jpeg;base64,")
+
+
+def test_a_method_that_trains_a_network_says_which_and_what_it_puts_out(dataset):
+    hasher = DDSH(8, network="small-grey", image_size=32, training=Training(1, 0.1), n_omega=10)
+    result = evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0)
+    assert (result.network, result.image_size, result.weights) == ("small-grey", 32, None)
+    assert sum(result.outputs.counts) == 6 * 8
+    hasher = DDSH(8, network="small-grey", training=Training(1, 0.1), n_omega=10)
+    assert evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0).image_size == 28
+
+
+def test_a_network_of_your_own_is_named_and_its_size_known(dataset):
+    network = build_network("small-grey", image_size=24)
+    hasher = DDSH(8, network=network, training=Training(1, 0.1), n_omega=10)
+    result = evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0)
+    assert result.network.startswith("ddsh.networks.small.")
+    assert (result.image_size, result.weights) == (24, None)
 
 
 def test_the_same_seeds_give_the_same_scores(dataset):

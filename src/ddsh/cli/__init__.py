@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, experiments, models, scoring
+from ddsh.cli import data, experiments, models, report, scoring
 from ddsh.cli.show import help_when_alone
 from ddsh.errors import DdshError
 
@@ -21,6 +21,8 @@ app.command("evaluate")(models.evaluate)
 app.command("methods")(models.methods)
 app.command("score")(scoring.score)
 app.command("reproduce")(experiments.reproduce)
+app.command("results")(experiments.results)
+app.command("report")(report.report)
 app.command("demo")(scoring.demo)
 
 

@@ -1,9 +1,11 @@
 """How results look in a terminal."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +18,27 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.table import Table
 
+from ddsh.cli import tables
 from ddsh.datasets import DatasetCard
 from ddsh.datasets.check import DatasetReport
 from ddsh.datasets.dataset import Skipped
 from ddsh.evaluation import Result, Scores
+from ddsh.evaluation.records import Record, Summary
 
 if TYPE_CHECKING:
     from ddsh.base import MethodCard
-    from ddsh.experiment import Run, Trial
+    from ddsh.experiment import Plan, Run, Trial
     from ddsh.methods._training import TrainingStep
 
 _NAMED = 10
+_COLUMNS = tuple(tables.HEADER.index(name) for name in ("method", "bits", "seeds", "MAP", "P@100"))
 _LEARNS_FROM = {"none": "nothing", "unsupervised": "items", "supervised": "labels"}
 
 
@@ -150,24 +156,103 @@ def scores(found: Scores) -> None:
 @contextmanager
 def training() -> Iterator[Callable[["TrainingStep"], None]]:
     """Yield a callback that draws a progress bar with loss, objective, bits per second and time left."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
-    with _progress(*columns) as progress:
+    with _progress(*_fact_columns()) as progress:
         task = progress.add_task("Training", total=None, facts="")
-
-        def update(step: "TrainingStep") -> None:
-            objective = "" if step.objective is None else f", objective {step.objective:,.0f}"
-            left = str(timedelta(seconds=round(step.seconds_left)))
-            facts = f"loss {step.loss:.4f}{objective}, {step.bits_per_second:,.0f} bits/s, {left} left"
-            title = f"Pass {step.pass_number} of {step.passes}"
-            progress.update(task, completed=step.done, total=step.total, description=title, facts=facts)
-
-        yield update
+        yield lambda step: _draw_step(progress, task, step)
 
 
-def run(one: "Run", path: Path, is_there: bool) -> None:
-    """Say which run of an experiment comes next."""
-    note = "is there" if is_there else "runs"
-    _print(f"{one.label}, {one.n_bits} bits, seed {one.seed}: {note} ({path})")
+def _fact_columns() -> tuple[ProgressColumn, ...]:
+    return TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}")
+
+
+def _draw_step(progress: Progress, task: TaskID, step: "TrainingStep") -> None:
+    objective = "" if step.objective is None else f", objective {step.objective:,.0f}"
+    facts = f"loss {step.loss:.4f}{objective}, {step.bits_per_second:,.0f} bits/s, {_time(step.seconds_left)} left"
+    title = f"Pass {step.pass_number} of {step.passes}"
+    progress.update(task, completed=step.done, total=step.total, description=title, facts=facts, visible=True)
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+@contextmanager
+def experiment() -> Iterator["ExperimentBars"]:
+    """Yield what draws the progress of an experiment: all of its runs, and the training of one."""
+    with _progress(*_fact_columns()) as progress:
+        yield ExperimentBars(progress)
+
+
+class ExperimentBars:
+    """Watches an experiment; see :class:`ddsh.experiment.Watcher`.
+
+    Parameters
+    ----------
+    progress : Progress
+        What it draws on.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._runs = progress.add_task("Runs", total=None, facts="")
+        self._training = progress.add_task("Training", total=None, facts="", visible=False)
+        self._ended = self._n_runs = self._n_there = self._n_all = 0
+        self._started = time.monotonic()
+
+    def planned(self, what: "Plan") -> None:
+        """Say how much is there and how much is to be made."""
+        self._n_runs, self._n_there = len(what.missing), what.n_there
+        self._n_all = self._n_runs + self._n_there
+        if what.missing and what.n_there:
+            self._say(self.state())
+        self._draw(0.0)
+
+    def begins(self, run: "Run") -> None:
+        """Hide the training of the run before."""
+        self._progress.update(self._training, visible=False)
+        self._progress.update(self._runs, description=escape(run.title))
+
+    def steps(self, step: "TrainingStep") -> None:
+        """Draw a step of the training."""
+        _draw_step(self._progress, self._training, step)
+        self._draw(step.done / step.total)
+
+    def ends(self, record: Record) -> None:
+        """Say what a run brought."""
+        title = f"{record.label}, {record.n_bits} bits, seed {record.seed}"
+        took = "" if record.seconds is None else f" ({_time(record.seconds)})"
+        self._say(f"{title}: MAP {record.map:.4f}{took}")
+        self._ended += 1
+        self._n_there += 1
+        self._draw(0.0)
+
+    def fails(self, run: "Run", reason: str) -> None:
+        """Say why a run could not be made."""
+        line = escape(f"ddsh: {run.title}: {' '.join(reason.split())}")
+        self._progress.console.print(line, highlight=False, soft_wrap=True)
+        self._ended += 1
+        self._draw(0.0)
+
+    def state(self) -> str:
+        """Return how much is there."""
+        return f"{self._n_there} of {self._n_all} results are there"
+
+    def close(self) -> None:
+        """Remove the bars."""
+        self._progress.stop()
+
+    def _say(self, line: str) -> None:
+        """Print a line on standard output; above the bars where these are on the same terminal."""
+        output = Console()
+        console = self._progress.console if output.is_terminal and not self._progress.disable else output
+        console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def _draw(self, part: float) -> None:
+        """Draw the runs that are done and the part of the one under way; time is spent on runs evenly, we assume."""
+        done = self._ended + part
+        left = (time.monotonic() - self._started) * (self._n_runs - done) / done if done else None
+        facts = f"{self._ended} of {self._n_runs} runs" + ("" if left is None else f", {_time(left)} left")
+        self._progress.update(self._runs, completed=done, total=self._n_runs, facts=facts)
 
 
 def trial(found: "Trial") -> None:
@@ -208,6 +293,23 @@ def results(rows: Sequence[Result]) -> None:
             f"{row.seconds:.1f}",
         )
     _print(table)
+
+
+def summaries(lines: Sequence[Summary]) -> None:
+    """Show results, one table for each experiment and one line for all seeds."""
+    for (experiment, dataset, protocol), group in groupby(lines, key=_table_of):
+        _print(f"[bold]{escape(experiment)}[/] ({escape(dataset)}, protocol {escape(protocol)})")
+        table = _table(*(tables.HEADER[column] for column in _COLUMNS), right=range(1, len(_COLUMNS)))
+        for line in group:
+            cells = tables.cells(line)
+            table.add_row(*(escape(cells[column]) for column in _COLUMNS))
+        _print(table)
+    if not lines:
+        _print("No results.")
+
+
+def _table_of(line: Summary) -> tuple[str, str, str]:
+    return line.experiment, line.dataset, line.protocol
 
 
 def _table(*columns: str, right: Sequence[int] = ()) -> Table:

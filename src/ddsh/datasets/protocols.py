@@ -17,6 +17,7 @@ from ddsh.errors import DataError, InvalidInput, UnknownName
 _LOGGER = logging.getLogger(__name__)
 
 RowNumbers: TypeAlias = NDArray[np.int64]
+_VALIDATION = "-validation"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Split:
         held = _draw_stratified(dataset, self.train, n_held, rng)
         query = _draw_stratified(dataset, held, n_held // 2, rng)
         rows = np.setdiff1d(self.train, held), np.setdiff1d(held, query)
-        return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}-validation"), self.seed)
+        return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}{_VALIDATION}"), self.seed)
 
 
 @dataclass(frozen=True)
@@ -186,11 +187,21 @@ PROTOCOLS: Mapping[str, Protocol] = {
 """The paper's three protocols, the sample's, MNIST's, the makers' own split, and one for your own images."""
 
 
+@dataclass(frozen=True)
+class ValidationProtocol(Protocol):
+    """A protocol's training images alone, divided once more: what parameters are chosen by."""
+
+    def split(self, dataset: Dataset, seed: int) -> Split:
+        """Divide the training images; see :meth:`Split.validation`."""
+        return super().split(dataset, seed).validation(dataset)
+
+
 def get_protocol(name: str) -> Protocol:
-    """Return the protocol of this name, or say which one was probably meant."""
-    if name not in PROTOCOLS:
-        raise UnknownName("protocol", name, PROTOCOLS)
-    return PROTOCOLS[name]
+    """Return the protocol of this name, or say which one was probably meant; ``-validation`` may follow the name."""
+    base = name.removesuffix(_VALIDATION)
+    if base not in PROTOCOLS:
+        raise UnknownName("protocol", base, PROTOCOLS)
+    return PROTOCOLS[base] if base == name else ValidationProtocol(**asdict(PROTOCOLS[base]))
 
 
 def _part(dataset: Dataset, name: str | None) -> RowNumbers:

@@ -1,12 +1,14 @@
 """From a method, a dataset and a protocol to a result: the one place where the query set is touched."""
 
 import platform
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,62 @@ from ddsh.datasets.dataset import Dataset
 from ddsh.datasets.images import SomeImages
 from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import InvalidInput
+from ddsh.evaluation.examples import Examples, draw_examples
+from ddsh.evaluation.health import BitHealth, Histogram, bit_health, histogram_of_outputs
 from ddsh.evaluation.scores import Scores, score
+from ddsh.networks import NETWORKS
 
 if TYPE_CHECKING:
     from ddsh.base import Hasher
 
 _BLOCK_ROWS = 1024
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow", "torch")
+
+
+class Extractor(Interface):
+    """Turns images into features; a method that takes features may get them from it."""
+
+    @property
+    def name(self) -> str:
+        """The network that the features come from."""
+        ...
+
+    @property
+    def image_size(self) -> int:
+        """Side of the images that it sees."""
+        ...
+
+    @property
+    def checksum(self) -> str | None:
+        """Of its pretrained weights, where it is known."""
+        ...
+
+    def extract(self, images: SomeImages) -> NDArray[np.float32]:
+        """Return the features of images, shape (n, d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a result was made on.
+
+    Parameters
+    ----------
+    system, cpu : str
+        Operating system and processor.
+    cores : int
+        Processor cores that may be used.
+    memory : int
+        Bytes.
+    device : str
+        Where networks ran, such as ``cpu``.
+    """
+
+    system: str
+    cpu: str
+    cores: int
+    memory: int
+    device: str
 
 
 @dataclass(frozen=True)
@@ -40,6 +91,10 @@ class Result:
         What it was run on, and how it was split.
     network : str
         Where the features come from; ``pixels`` for the images themselves.
+    weights : str or None
+        Checksum of the network's pretrained weights, where it is known.
+    image_size : int or None
+        Side of the images that the network saw; None for pixels.
     seed : int
         Of the split.
     split : str
@@ -48,12 +103,24 @@ class Result:
         The method's parameters.
     scores : Scores
         How the query set did.
+    bits : BitHealth
+        How well the codes of the database use their bits.
+    outputs : Histogram or None
+        What the network puts out for the queries, after tanh; None for methods on features.
+    examples : Examples or None
+        A few queries with what they find, where they were asked for.
     history : list of dict
         What each pass of a training brought; empty for methods that do not train in passes.
     seconds : float
         Wall time of fitting, encoding and scoring.
+    peak_memory : int or None
+        Highest resident memory of the process so far, in bytes; None where the system does not say.
     versions : dict of str to str
         Python and the packages that matter.
+    commit : str or None
+        Of the code, where it is known.
+    machine : Machine or None
+        What it was made on, where it is known.
     """
 
     method: str
@@ -61,21 +128,38 @@ class Result:
     dataset: str
     protocol: str
     network: str
+    weights: str | None
+    image_size: int | None
     seed: int
     split: str
     params: dict[str, Any]
     scores: Scores
+    bits: BitHealth
+    outputs: Histogram | None
+    examples: Examples | None
     history: list[dict[str, Any]]
     seconds: float
+    peak_memory: int | None
     versions: dict[str, str]
+    commit: str | None = None
+    machine: Machine | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
-        return vars(self) | {"scores": self.scores.to_dict()}
+        parts = ("bits", "outputs", "examples", "machine")
+        plain = {name: asdict(part) for name in parts if (part := getattr(self, name)) is not None}
+        return vars(self) | plain | {"scores": self.scores.to_dict()}
 
 
 def evaluate(
-    hasher: "Hasher", dataset: Dataset, protocol: Protocol, seed: int, *, fit: Callable[..., Any] | None = None
+    hasher: "Hasher",
+    dataset: Dataset,
+    protocol: Protocol,
+    seed: int,
+    *,
+    fit: Callable[..., Any] | None = None,
+    extractor: Extractor | None = None,
+    examples: bool = False,
 ) -> Result:
     """Split, fit on train, encode query and database, and score once.
 
@@ -84,13 +168,17 @@ def evaluate(
     hasher : Hasher
         The method with its parameters; it is fitted here.
     dataset : Dataset
-        The images; for a method that takes features they must have one size, and their pixels are the features.
+        The images; a method on features gets those of `extractor`, or their pixels, for which they must have one size.
     protocol : Protocol
         How to split, and how far down the ranking to look.
     seed : int
         Of the split.
     fit : callable, optional
         Called with (items, labels) in place of the method's own ``fit``, to show progress or keep checkpoints.
+    extractor : Extractor, optional
+        Where methods on features get them from.
+    examples : bool
+        Keep a few queries with the images that they find.
 
     Returns
     -------
@@ -99,35 +187,63 @@ def evaluate(
     """
     start = time.perf_counter()
     split = protocol.split(dataset, seed)
-    (fit or hasher.fit)(items(hasher, dataset, split.train), dataset.labels.take(split.train))
-    return score_fitted(hasher, dataset, split, start)
+    (fit or hasher.fit)(items(hasher, dataset, split.train, extractor), dataset.labels.take(split.train))
+    return score_fitted(hasher, dataset, split, start, extractor=extractor, examples=examples)
 
 
-def score_fitted(hasher: "Hasher", dataset: Dataset, split: Split, start: float | None = None) -> Result:
+def score_fitted(
+    hasher: "Hasher",
+    dataset: Dataset,
+    split: Split,
+    start: float | None = None,
+    *,
+    extractor: Extractor | None = None,
+    examples: bool = False,
+) -> Result:
     """Encode query and database with a fitted method and score them; time runs from `start`, or from now."""
     start = time.perf_counter() if start is None else start
-    scores = score(
-        encode_rows(hasher, dataset, split.query),
-        encode_rows(hasher, dataset, split.database),
-        dataset.labels.take(split.query),
-        dataset.labels.take(split.database),
-        top_k=split.protocol.top_k,
-    )
-    params = hasher.describe_params()
+    outputs = np.concatenate([hasher.project(block) for block in _blocks(hasher, dataset, split.query, extractor)])
+    query, database = BinaryCodes.from_outputs(outputs), encode_rows(hasher, dataset, split.database, None, extractor)
+    labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
+    network, image_size, weights = _network(hasher, extractor)
     return Result(
         method=hasher.card.name,
         n_bits=hasher.n_bits,
         dataset=dataset.name,
         protocol=split.protocol.name,
-        network=params.get("network", "pixels"),
+        network=network,
+        weights=weights,
+        image_size=image_size,
         seed=split.seed,
         split=split.fingerprint,
-        params=params,
-        scores=scores,
+        params=hasher.describe_params(),
+        scores=score(query, database, *labels, top_k=split.protocol.top_k),
+        bits=bit_health(database, len(dataset.class_names)),
+        outputs=histogram_of_outputs(outputs) if hasher.inputs == "images" else None,
+        examples=draw_examples(dataset, split, query, database) if examples else None,
         history=getattr(hasher, "history_", []),
         seconds=time.perf_counter() - start,
+        peak_memory=peak_memory(),
         versions=versions(),
     )
+
+
+def _network(hasher: "Hasher", extractor: Extractor | None) -> tuple[str, int | None, str | None]:
+    """Return the name of the network behind a method, the side of its images, and the checksum of its weights."""
+    if hasher.inputs == "features":
+        return (extractor.name, extractor.image_size, extractor.checksum) if extractor else ("pixels", None, None)
+    params = network_params(hasher)
+    name = str(params.get("network"))
+    card = NETWORKS.get(name)
+    own_size = card.image_size if card else getattr(hasher.get_params().get("network"), "image_size", None)
+    return name, params.get("image_size") or own_size, card.sha256 if card else None
+
+
+def network_params(hasher: "Hasher") -> dict[str, Any]:
+    """Return the parameters among which a method names its network: its own, or those of a part of it."""
+    described = hasher.describe_params()
+    parts = (part for part in (described, *described.values()) if isinstance(part, dict) and "network" in part)
+    return next(parts, {})
 
 
 def encode_rows(
@@ -135,19 +251,33 @@ def encode_rows(
     dataset: Dataset,
     rows: NDArray[np.int64],
     on_progress: Callable[[int, int], None] | None = None,
+    extractor: Extractor | None = None,
 ) -> BinaryCodes:
     """Return the codes of some images, made about a thousand at a time so that memory stays bounded."""
-    parts = []
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        parts.append(hasher.encode(items(hasher, dataset, rows[start : start + _BLOCK_ROWS])))
+    parts: list[BinaryCodes] = []
+    for block in _blocks(hasher, dataset, rows, extractor):
+        parts.append(hasher.encode(block))
         if on_progress:
-            on_progress(min(start + _BLOCK_ROWS, len(rows)), len(rows))
+            on_progress(min(len(parts) * _BLOCK_ROWS, len(rows)), len(rows))
     return BinaryCodes.stack(parts)
 
 
-def items(hasher: "Hasher", dataset: Dataset, rows: NDArray[np.int64]) -> SomeImages | NDArray[np.float32]:
-    """Return some images as the method takes them: as they are, or their pixels as features."""
-    return SomeImages(dataset.images, rows) if hasher.card.inputs == "images" else pixels(dataset, rows)
+def _blocks(
+    hasher: "Hasher", dataset: Dataset, rows: NDArray[np.int64], extractor: Extractor | None
+) -> Iterator[SomeImages | NDArray[np.float32]]:
+    """Yield some images as the method takes them, about a thousand at a time."""
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        yield items(hasher, dataset, rows[start : start + _BLOCK_ROWS], extractor)
+
+
+def items(
+    hasher: "Hasher", dataset: Dataset, rows: NDArray[np.int64], extractor: Extractor | None = None
+) -> SomeImages | NDArray[np.float32]:
+    """Return some images as the method takes them: as they are, their features, or their pixels as features."""
+    images = SomeImages(dataset.images, rows)
+    if hasher.inputs == "images":
+        return images
+    return extractor.extract(images) if extractor else pixels(dataset, rows)
 
 
 def pixels(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -157,6 +287,16 @@ def pixels(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     if len(shapes) != 1:
         raise InvalidInput(f"{dataset.name}: images have {len(shapes)} different sizes; their pixels are no features.")
     return np.stack(list(images)).reshape(len(rows), -1).astype(np.float32) / np.float32(255)
+
+
+def peak_memory() -> int | None:
+    """Return the highest resident memory of this process so far, in bytes; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows keeps no such record
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def versions() -> dict[str, str]:

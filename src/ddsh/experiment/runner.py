@@ -1,75 +1,209 @@
-"""Run what is missing of an experiment, one result file after the other."""
+"""Run what is missing of an experiment; every run is one file."""
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ddsh.base import Hasher
-from ddsh.datasets import Dataset, get_protocol
-from ddsh.evaluation import evaluate
+from ddsh.datasets import Dataset
+from ddsh.errors import DdshError
+from ddsh.evaluation import Extractor, evaluate
+from ddsh.evaluation.records import Record, read_record
+from ddsh.evaluation.results import network_params
+from ddsh.experiment.parallel import call_in_processes
+from ddsh.experiment.plan import Plan, build, plan
+from ddsh.experiment.provenance import n_cores, this_machine
 from ddsh.experiment.spec import Run, Spec
-from ddsh.methods import get_method
 from ddsh.persistence import atomic_write
 
 
-def run(
-    spec: Spec,
-    dataset: Dataset,
-    results: Path,
-    *,
-    force: bool = False,
-    on_run: Callable[[Run, Path, bool], None] | None = None,
-    on_step: Callable[[Any], None] | None = None,
-) -> list[Path]:
-    """Make every result that is not there yet; each is written whole, so an interrupted experiment goes on.
+class Watcher(Protocol):
+    """Is told how an experiment goes on."""
+
+    def planned(self, what: Plan) -> None:
+        """Hear what is to be done."""
+        ...
+
+    def begins(self, run: Run) -> None:
+        """Hear that a run begins; not where several are made at a time."""
+        ...
+
+    def steps(self, step: Any) -> None:  # noqa: ANN401 -- of the training loop, which needs PyTorch
+        """Hear of a mini-batch of a deep method; not where several are made at a time."""
+        ...
+
+    def ends(self, record: Record) -> None:
+        """Hear that a result was written."""
+        ...
+
+    def fails(self, run: Run, reason: str) -> None:
+        """Hear that a run could not be made; the others go on."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an experiment.
+
+    Parameters
+    ----------
+    written : tuple of Path
+        Results that were made.
+    n_there : int
+        Results that were there already.
+    failed : tuple of str
+        Runs that could not be made, and why.
+    """
+
+    written: tuple[Path, ...]
+    n_there: int
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What every run of an experiment is made with.
 
     Parameters
     ----------
     spec : Spec
         The experiment.
-    dataset : Dataset
-        Its dataset.
+    open_dataset : callable
+        Reads its dataset; with several jobs each process calls it, so that it must be picklable.
     results : path
         The results folder; the experiment has a folder of its own in it.
+    memory : path, optional
+        Folder where features and the outputs of frozen layers are kept, for the next run.
+    commit : str, optional
+        Of the code, to be kept with the results.
+    """
+
+    spec: Spec
+    open_dataset: Callable[[], Dataset]
+    results: Path
+    memory: Path | None = None
+    commit: str | None = None
+
+    def path(self, run: Run) -> Path:
+        """Return where the result of a run goes."""
+        return self.spec.folder(self.results) / run.file_name
+
+    def extractor(self) -> Extractor | None:
+        """Return where methods on features get them from; None for pixels."""
+        if self.spec.network is None:
+            return None
+        from ddsh.networks.features import FeatureExtractor
+
+        return FeatureExtractor(self.spec.network, self.spec.image_size, self.spec.weights, self.memory)
+
+    def make(self, run: Run) -> None:
+        """Make one result, from the dataset on."""
+        self.make_with(run, self.open_dataset(), self.extractor(), None)
+
+    def make_with(
+        self, run: Run, dataset: Dataset, extractor: Extractor | None, on_step: Callable[[Any], None] | None
+    ) -> None:
+        """Make one result and write it whole; a run that was stopped goes on from its checkpoint."""
+        hasher = build(run, self.spec, self.memory)
+        path = self.path(run)
+        checkpoints = path.with_suffix(".checkpoints")
+        fit = _fit(hasher, checkpoints, on_step)
+        rule, examples = self.spec.rule(), run.n_bits in self.spec.examples
+        result = evaluate(hasher, dataset, rule, run.seed, fit=fit, extractor=extractor, examples=examples)
+        made = replace(result, commit=self.commit, machine=this_machine(_device(hasher)))
+        _write(path, {"experiment": self.spec.name, "label": run.label} | made.to_dict())
+        shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def run(
+    spec: Spec,
+    open_dataset: Callable[[], Dataset],
+    results: Path,
+    watcher: Watcher,
+    *,
+    force: bool = False,
+    n_jobs: int = 1,
+    memory: Path | None = None,
+    commit: str | None = None,
+) -> Outcome:
+    """Make every result that is not there yet; each is written whole, so that an interrupted experiment goes on.
+
+    Parameters
+    ----------
+    spec : Spec
+        The experiment.
+    open_dataset, results, memory, commit
+        See :class:`Workshop`.
+    watcher : Watcher
+        Is told how it goes on.
     force : bool
         Make results again that are there.
-    on_run : callable, optional
-        Told of each run before it starts: the run, its file, and whether it is there already.
-    on_step : callable, optional
-        Told of each mini-batch of a deep method.
+    n_jobs : int
+        Runs that are made at a time, each in a process of its own.
 
     Returns
     -------
-    list of Path
-        The files that were written.
+    Outcome
+        What was made, and what could not be.
     """
-    written = []
-    for one in spec.runs():
-        path = results / spec.name / one.file_name
-        is_there = path.exists() and not force
-        if on_run:
-            on_run(one, path, is_there)
-        if not is_there:
-            checkpoints = path.with_suffix(".checkpoints")
-            _write(path, _evaluate(one, spec, dataset, checkpoints, on_step))
-            shutil.rmtree(checkpoints, ignore_errors=True)
-            written.append(path)
-    return written
+    workshop = Workshop(spec, open_dataset, results, memory, commit)
+    dataset = open_dataset()
+    todo = plan(spec, dataset, results, force=force)
+    watcher.planned(todo)
+    written, failed = [], []
+    ended = _one_by_one(workshop, todo, dataset, watcher) if n_jobs == 1 else _at_a_time(workshop, todo, n_jobs)
+    with closing(ended):
+        for one, reason in ended:
+            if reason is None:
+                written.append(workshop.path(one))
+                watcher.ends(read_record(workshop.path(one)))
+            else:
+                failed.append(f"{one.title}: {reason}")
+                watcher.fails(one, reason)
+    return Outcome(tuple(written), todo.n_there, tuple(failed))
 
 
-def _evaluate(
-    one: Run, spec: Spec, dataset: Dataset, checkpoints: Path, on_step: Callable[[Any], None] | None
-) -> dict[str, Any]:
-    params = {"n_bits": one.n_bits, "seed": one.seed} | one.params
-    hasher: Hasher = get_method(one.method).from_description(params)
+def _one_by_one(
+    workshop: Workshop, todo: Plan, dataset: Dataset, watcher: Watcher
+) -> Generator[tuple[Run, str | None]]:
+    extractor = workshop.extractor()
+    for one in todo.missing:
+        watcher.begins(one)
+        try:
+            workshop.make_with(one, dataset, extractor, watcher.steps)
+        except DdshError as error:
+            yield one, str(error)
+        else:
+            yield one, None
+
+
+def _at_a_time(workshop: Workshop, todo: Plan, n_jobs: int) -> Generator[tuple[Run, str | None]]:
+    calls = [(one,) for one in todo.missing]
+    with closing(call_in_processes(workshop.make, calls, n_jobs, max(1, n_cores() // n_jobs))) as ended:
+        for place, reason in ended:
+            yield todo.missing[place], reason
+
+
+def _fit(hasher: Hasher, checkpoints: Path, on_step: Callable[[Any], None] | None) -> Callable[..., Any]:
+    """Return the method's ``fit``, with checkpoints and progress where it trains a network."""
     fit: Callable[..., Any] = hasher.fit
-    if hasher.card.inputs == "images":
-        fit = partial(fit, checkpoints=checkpoints, resume=True, on_step=on_step)
-    result = evaluate(hasher, dataset, get_protocol(spec.protocol), one.seed, fit=fit).to_dict()
-    return {"experiment": spec.name, "label": one.label} | result
+    if hasher.inputs == "features":
+        return fit
+    return partial(fit, checkpoints=checkpoints, resume=True, on_step=on_step)
+
+
+def _device(hasher: Hasher) -> str:
+    """Return where a method's network runs."""
+    if hasher.inputs == "features":
+        return "cpu"
+    from ddsh.networks.hashing import choose_device
+
+    return str(choose_device(network_params(hasher).get("device", "auto")))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -1,0 +1,171 @@
+"""Experiments in TOML files."""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ddsh.codes import MAX_BITS
+from ddsh.errors import InvalidInput, UnknownName
+from ddsh.experiment.spec import Method, Quick, Spec
+
+MAX_BYTES = 1_000_000
+"""Larger files are no experiments."""
+
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_NOT_IN_FILES = {"name", "is_quick"}
+_NEEDED = {"dataset", "protocol", "bits", "seeds", "methods"}
+
+
+def find_spec(given: str, folder: Path) -> Path:
+    """Return the file of an experiment.
+
+    Parameters
+    ----------
+    given : str
+        A TOML file, or the name of one in `folder` without its ending.
+    folder : path
+        Where experiments are kept.
+    """
+    path = Path(given)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    known = {found.stem: found for found in folder.glob("*.toml")}
+    if not known:
+        raise InvalidInput(f"There are no experiments in {folder}, so that {given!r} is unknown; give a TOML file.")
+    if given not in known:
+        raise UnknownName("experiment", given, known)
+    return known[given]
+
+
+def read_spec(path: Path) -> Spec:
+    """Read an experiment from a TOML file; whatever does not fit is refused with a reason."""
+    content = _read_toml(path)
+    known = {field.name for field in fields(Spec)} - _NOT_IN_FILES
+    unknown, missing = content.keys() - known, _NEEDED - content.keys()
+    if unknown or missing:
+        raise InvalidInput(
+            f"{path}: an experiment has {', '.join(sorted(known))}; missing: {', '.join(sorted(missing)) or 'none'},"
+            f" unknown: {', '.join(sorted(unknown)) or 'none'}."
+        )
+    try:
+        spec = Spec(name=path.stem, **{name: _READERS[name](name, value) for name, value in content.items()})
+        _check_paper(spec)
+        return spec
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes, which no experiment has.")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(f"{path} cannot be read as an experiment ({reason}).") from error
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{name} must be a text; got {value!r}.")
+    return value
+
+
+def _count(name: str, value: object, least: int = 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInput(f"{name} must be a whole number, {least} or more; got {value!r}.")
+    return value
+
+
+def _n_frozen(name: str, value: object) -> int:
+    return _count(name, value, least=0)
+
+
+def _bits(name: str, value: object) -> tuple[int, ...]:
+    lengths = _counts(name, value, least=1)
+    if max(lengths) > MAX_BITS:
+        raise InvalidInput(f"{name}: a code has 1 to {MAX_BITS} bits; got {max(lengths)}.")
+    return lengths
+
+
+def _seeds(name: str, value: object) -> tuple[int, ...]:
+    return _counts(name, value, least=0)
+
+
+def _counts(name: str, value: object, least: int) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise InvalidInput(f"{name} must be a list of whole numbers; got {value!r}.")
+    counts = tuple(_count(name, one, least) for one in value)
+    if len(set(counts)) < len(counts):
+        raise InvalidInput(f"{name} must not have a number twice; got {value!r}.")
+    return counts
+
+
+def _table(name: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{name} must be a table; got {value!r}.")
+    return value
+
+
+def _methods(name: str, value: object) -> tuple[Method, ...]:
+    methods = tuple(_method(label, _table(f"{name}.{label}", given)) for label, given in _table(name, value).items())
+    if not methods:
+        raise InvalidInput("methods must have at least one method.")
+    return methods
+
+
+def _method(label: str, given: Mapping[str, Any]) -> Method:
+    if not _LABEL.fullmatch(label):
+        raise InvalidInput(f"methods: a label names a file: letters, digits and . _ + - only; got {label!r}.")
+    params = {name: value for name, value in given.items() if name != "method"}
+    return Method(label, _text(f"methods.{label}.method", given.get("method", label)), params)
+
+
+def _paper(name: str, value: object) -> dict[str, tuple[float, ...]]:
+    return {label: _figures(f"{name}.{label}", given) for label, given in _table(name, value).items()}
+
+
+def _check_paper(spec: Spec) -> None:
+    for label, figures in spec.paper.items():
+        if len(figures) != len(spec.bits):
+            raise InvalidInput(f"paper.{label} needs one number for each of {len(spec.bits)} bits; got {len(figures)}.")
+
+
+def _figures(name: str, value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not all(_is_figure(one) for one in value):
+        raise InvalidInput(f"{name} must be a list of numbers, one for each code length; got {value!r}.")
+    return tuple(float(one) for one in value)
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _quick(name: str, value: object) -> Quick:
+    given = _table(name, value)
+    readers: Mapping[str, Any] = {"bits": _bits, "seeds": _seeds}
+    known = {field.name for field in fields(Quick)}
+    if unknown := given.keys() - known:
+        raise InvalidInput(f"{name} has {', '.join(sorted(known))}; unknown: {', '.join(sorted(unknown))}.")
+    return Quick(**{key: readers.get(key, _count)(f"{name}.{key}", one) for key, one in given.items()})
+
+
+_READERS: Mapping[str, Any] = {
+    "dataset": _text,
+    "protocol": _text,
+    "bits": _bits,
+    "seeds": _seeds,
+    "methods": _methods,
+    "network": _text,
+    "image_size": _count,
+    "n_frozen": _n_frozen,
+    "weights": _text,
+    "examples": _bits,
+    "title": _text,
+    "paper": _paper,
+    "quick": _quick,
+}

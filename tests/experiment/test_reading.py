@@ -1,0 +1,133 @@
+import pytest
+
+from ddsh.datasets import get_protocol, load
+from ddsh.errors import InvalidInput, UnknownName
+from ddsh.experiment import Quick, find_spec, read_spec
+
+SMALLEST = 'dataset = "sample"\nprotocol = "sample"\nbits = [8, 12]\nseeds = [0, 1]\n'
+
+
+@pytest.fixture
+def spec_of(tmp_path):
+    def read(text, methods="[methods.lsh]\n"):
+        path = tmp_path / "x.toml"
+        path.write_text(SMALLEST + text + methods)
+        return read_spec(path)
+
+    return read
+
+
+def test_what_is_not_said_has_its_usual_value(spec_of):
+    spec = spec_of("")
+    assert (spec.name, spec.network, spec.examples, spec.title, spec.paper) == ("x", None, (), "", {})
+    assert spec.network_params() == {}
+    assert spec.rule() == get_protocol("sample")
+
+
+def test_everything_that_can_be_said_is_read(spec_of):
+    spec = spec_of(
+        'network = "small-grey"\nimage_size = 32\nn_frozen = 0\nweights = "w.mat"\nexamples = [8]\ntitle = "T"\n'
+        "paper = { lsh = [0.1, 1] }\n"
+        "[quick]\nbits = [8]\nseeds = [0]\nn_train = 200\nn_query = 50\nn_database = 900\npasses = 2\n"
+    )
+    assert spec.network_params() == {"network": "small-grey", "image_size": 32, "n_frozen": 0, "weights": "w.mat"}
+    assert (spec.examples, spec.title, spec.paper) == ((8,), "T", {"lsh": (0.1, 1.0)})
+    assert spec.quick == Quick((8,), (0,), n_query=50, n_train=200, n_database=900, passes=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("colour = 1\n", "unknown: colour"),
+        ("examples = 1\n", "list of whole numbers"),
+        ("network = 3\n", "network must be a text"),
+        ("image_size = 0\n", "image_size"),
+        ("n_frozen = -1\n", "n_frozen"),
+        ("paper = { lsh = [0.1] }\n", "each of 2 bits"),
+        ('paper = { lsh = ["a", "b"] }\n', "list of numbers"),
+        ("paper = 3\n", "paper must be a table"),
+        ("quick = 3\n", "quick must be a table"),
+        ("[quick]\nfast = true\n", "unknown: fast"),
+        ("[quick]\npasses = 0\n", "quick.passes"),
+        ("[quick]\nbits = []\n", "quick.bits"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(spec_of, text, word):
+    with pytest.raises(InvalidInput, match=word) as caught:
+        spec_of(text)
+    assert "x.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("[8, 12]", "[8, 8]", "twice"),
+        ("[8, 12]", "[2000]", "1 to 1024"),
+        ("[8, 12]", "8", "list"),
+        ("[0, 1]", "[true]", "whole number"),
+        ("[0, 1]", "[-1]", "0 or more"),
+        ("[methods.lsh]", "[methods]", "at least one"),
+        ("[methods.lsh]", '[methods."../lsh"]', "names a file"),
+        ("[methods.lsh]", "[methods]\nlsh = 3", "methods.lsh must be a table"),
+        ("[methods.lsh]", "[methods.lsh]\nmethod = 3", "methods.lsh.method"),
+        ('dataset = "sample"', "dataset = 3", "dataset must be a text"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(tmp_path, old, new, word):
+    path = tmp_path / "x.toml"
+    path.write_text((SMALLEST + "[methods.lsh]\n").replace(old, new))
+    with pytest.raises(InvalidInput, match=word):
+        read_spec(path)
+
+
+def test_a_file_that_is_far_too_large_is_not_even_read(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("#" * 1_000_001)
+    with pytest.raises(InvalidInput, match="1,000,000 bytes"):
+        read_spec(path)
+    with pytest.raises(InvalidInput, match="No such file"):
+        read_spec(tmp_path / "y.toml")
+
+
+def test_an_experiment_is_found_by_name_or_by_file(tmp_path):
+    path = tmp_path / "table-1.toml"
+    path.touch()
+    assert find_spec("table-1", tmp_path) == path
+    assert find_spec(str(path), tmp_path / "elsewhere") == path
+    with pytest.raises(UnknownName, match="Did you mean 'table-1'"):
+        find_spec("tabel-1", tmp_path)
+    with pytest.raises(InvalidInput, match="no experiments"):
+        find_spec("table-1", tmp_path / "elsewhere")
+
+
+def test_an_experiment_can_be_cut_down(spec_of):
+    spec = spec_of("", '[methods.lsh]\n[methods.other]\nmethod = "lsh"\n')
+    assert [run.title for run in spec.only(["other"]).with_bits([16, 16]).with_seeds(1).runs()] == [
+        "other, 16 bits, seed 0"
+    ]
+    assert spec.with_seeds(4).seeds == (0, 1, 2, 3)
+    assert spec.with_seeds(1).seeds == (0,)
+    with pytest.raises(UnknownName, match="Did you mean 'other'"):
+        spec.only(["othr"])
+
+
+def test_another_network_takes_the_place_of_all_that_was_said_of_the_old_one(spec_of):
+    methods = (
+        '[methods.ddsh]\nnetwork = "small"\nimage_size = 40\nn_omega = 9\n'
+        '[methods.two]\nmethod = "fasth"\nextension = { kind = "cnn", network = "small", device = "cpu" }\n'
+    )
+    spec = spec_of('network = "cnn-f"\nweights = "f.mat"\nn_frozen = 2\n', methods).with_network("small-grey", 28)
+    assert spec.network_params() == {"network": "small-grey", "image_size": 28}
+    assert spec.methods[0].params == {"n_omega": 9}
+    assert spec.methods[1].params == {"extension": {"kind": "cnn", "device": "cpu"}}
+
+
+def test_a_quick_look_changes_what_it_names_and_is_kept_apart(spec_of, tmp_path):
+    spec = spec_of("[quick]\nseeds = [5]\n").quicker()
+    assert (spec.bits, spec.seeds) == ((8, 12), (5,))
+    assert spec.rule() == get_protocol("sample")
+    assert spec.folder(tmp_path) == tmp_path / "quick" / "x"
+    usual = spec_of("").quicker()
+    assert (usual.seeds, usual.rule().split(load("sample"), 0).protocol.name) == ((0,), "sample-quick")
+    assert spec_of("").folder(tmp_path) == tmp_path / "x"

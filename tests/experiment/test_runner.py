@@ -1,0 +1,115 @@
+import json
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from ddsh.datasets import load
+from ddsh.errors import InvalidInput
+from ddsh.experiment import Method, Quick, Spec, run
+
+OPEN = partial(load, "sample")
+QUICK = Quick(n_query=40, n_train=150, n_database=300, passes=2)
+SPEC = Spec("x", "sample", "sample", (8,), (0,), (Method("lsh", "lsh", {}),), quick=QUICK).quicker()
+DEEP = Method("deep", "ddsh", {"network": "small-grey", "preset": "scratch"})
+
+
+class Notes:
+    """Writes down all that it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def planned(self, what):
+        self.lines.append(f"{len(what.missing)} missing, {what.n_there} there")
+
+    def begins(self, run):
+        self.lines.append(f"begins {run.title}")
+
+    def steps(self, step):
+        self.lines.append("step")
+
+    def ends(self, record):
+        self.lines.append(f"ends {record.label}")
+
+    def fails(self, run, reason):
+        self.lines.append(f"fails {run.title}: {reason}")
+
+
+@pytest.fixture
+def notes():
+    return Notes()
+
+
+def _read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_result_says_where_it_was_made_and_a_second_call_does_nothing(tmp_path, notes):
+    outcome = run(SPEC, OPEN, tmp_path, notes, commit="abc-dirty")
+    assert outcome.written == (tmp_path / "quick" / "x" / "lsh-8bits-seed0.json",)
+    content = _read(outcome.written[0])
+    assert (content["experiment"], content["label"], content["protocol"]) == ("x", "lsh", "sample-quick")
+    assert (content["commit"], content["machine"]["device"]) == ("abc-dirty", "cpu")
+    assert (content["scores"]["n_query"], content["scores"]["n_database"]) == (40, 300)
+    assert content["examples"] is None
+    assert notes.lines == ["1 missing, 0 there", "begins lsh, 8 bits, seed 0", "ends lsh"]
+    again = run(SPEC, OPEN, tmp_path, notes)
+    assert (again.written, again.n_there, again.failed) == ((), 1, ())
+    assert _read(outcome.written[0]) == content
+
+
+def test_one_run_that_fails_does_not_keep_the_others_from_being_made(tmp_path, notes):
+    hopeless = Method("hopeless", "ddsh", DEEP.params | {"n_omega": 5000})
+    outcome = run(replace(SPEC, methods=(hopeless, *SPEC.methods)), OPEN, tmp_path, notes)
+    assert [path.name for path in outcome.written] == ["lsh-8bits-seed0.json"]
+    assert outcome.failed[0].startswith("hopeless, 8 bits, seed 0: n_omega is 5000")
+    assert notes.lines[2].startswith("fails hopeless")
+
+
+def test_a_deep_method_is_watched_and_leaves_no_checkpoints(tmp_path, notes):
+    outcome = run(replace(SPEC, methods=(DEEP,), examples=SPEC.bits), OPEN, tmp_path, notes)
+    content = _read(outcome.written[0])
+    assert [one["pass"] for one in content["history"]] == [1, 2]
+    assert notes.lines.count("step") == 2
+    assert sum(content["outputs"]["counts"]) == 40 * 8
+    assert len(content["examples"]["queries"]) == 10
+    assert [path.name for path in outcome.written[0].parent.iterdir()] == ["deep-8bits-seed0.json"]
+
+
+def test_methods_on_features_get_them_from_the_experiments_network(tmp_path, notes):
+    spec = replace(SPEC, network="small-grey", image_size=20)
+    memory = tmp_path / "memory"
+    content = _read(run(spec, OPEN, tmp_path, notes, memory=memory).written[0])
+    assert (content["network"], content["image_size"], content["weights"]) == ("small-grey", 20, None)
+    assert "memory" not in content["params"]
+    assert any(memory.iterdir())
+    with pytest.raises(InvalidInput, match="network"):
+        run(SPEC, OPEN, tmp_path, notes)
+
+
+def test_runs_in_processes_of_their_own_give_the_same_results(tmp_path, notes):
+    spec = SPEC.with_bits([8, 12])
+    alone = run(spec, OPEN, tmp_path / "alone", Notes()).written
+    together = run(spec, OPEN, tmp_path / "together", notes, n_jobs=2, commit="c").written
+    assert sorted(path.name for path in together) == sorted(path.name for path in alone)
+    for path in alone:
+        assert _read(tmp_path / "together" / "quick" / "x" / path.name)["scores"] == _read(path)["scores"]
+    assert notes.lines == ["2 missing, 0 there", "ends lsh", "ends lsh"]
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, notes):
+    class Impatient(Notes):
+        def steps(self, step):
+            if step.pass_number == 2:
+                raise KeyboardInterrupt
+
+    deep = replace(SPEC, methods=(DEEP,))
+    with pytest.raises(KeyboardInterrupt):
+        run(deep, OPEN, tmp_path, Impatient())
+    folder = tmp_path / "quick" / "x"
+    assert [path.name for path in folder.iterdir()] == ["deep-8bits-seed0.checkpoints"]
+    stopped = _read(run(deep, OPEN, tmp_path, notes).written[0])
+    assert notes.lines.count("step") == 1
+    whole = _read(run(deep, OPEN, tmp_path / "whole", Notes()).written[0])
+    assert stopped["scores"] == whole["scores"]
