@@ -19,7 +19,8 @@ def make(name, n_bits=12):
     if method.card.inputs == "features":
         return method(n_bits=n_bits)
     training = Training(passes=2, learning_rate=0.1, batch_size=32)
-    return method(n_bits=n_bits, network="small-grey", training=training, n_omega=20)
+    fewer = {"n_omega": 20} if "n_omega" in method().get_params() else {}
+    return method(n_bits=n_bits, network="small-grey", training=training, **fewer)
 
 
 @pytest.fixture

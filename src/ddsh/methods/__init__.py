@@ -13,7 +13,13 @@ METHODS: Mapping[str, str] = {
     "ddsh": "ddsh.methods.ddsh:DDSH",
     "ddsh0": "ddsh.methods.ddsh:DDSH0",
     "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
+    "dhn": "ddsh.methods.dhn:DHN",
+    "dpsh": "ddsh.methods.dpsh:DPSH",
+    "dsh": "ddsh.methods.dsh:DSH",
+    "fasth": "ddsh.methods.fasth:FastH",
+    "itq": "ddsh.methods.itq:ITQ",
     "lsh": "ddsh.methods.lsh:LSH",
+    "sdh": "ddsh.methods.sdh:SDH",
 }
 
 

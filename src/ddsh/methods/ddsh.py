@@ -69,9 +69,9 @@ _TUNED = Preset(
     Training(passes=12, learning_rate=0.1, final_rate=1e-3, head_factor=2.0, momentum=0.9, flip=True),
     n_inner=1,
     n_omega=100,
-    solver="local",
+    solver="clustering",
     context="before",
-    dissimilar="balanced",
+    dissimilar="minus-one",
     per_gamma=False,
 )
 PRESETS: Mapping[str, Preset] = {
@@ -315,12 +315,29 @@ class DDSHMAC(DDSH):
     """DDSH with auxiliary coordinates: similarities guide the codes only, and the network follows the codes.
 
     The paper's variant DDSH-MAC minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are
-    learned from the similarities, drawn towards the outputs; the network is trained to put them out. The paper does not
-    give lambda; `mac_weight` times the size of Omega times the code length was chosen on validation.
+    learned from the similarities, drawn towards the outputs; the network is trained to put them out. All else is as in
+    DDSH.
+
+    Parameters
+    ----------
+    mac_weight : float
+        Lambda, which the paper does not give, in units of the size of Omega times the code length.
     """
 
     card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
-    mac_weight = 0.1
+
+    def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
+        super().__init__(n_bits, **options)
+        self.mac_weight = mac_weight
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted([*DDSH._get_param_names(), "mac_weight"])
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not self.mac_weight >= 0:
+            raise InvalidInput(f"mac_weight must be 0 or more; got {self.mac_weight}.")
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)

@@ -1,0 +1,145 @@
+"""Methods of two steps: labels alone give codes to the training items, then an extension learns these codes."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from ddsh.base import Hasher, Outputs
+from ddsh.codes import BinaryCodes
+from ddsh.errors import InvalidInput
+from ddsh.labels import Labels, LabelsLike
+from ddsh.methods._extension import Extension, Learned, Progress, as_extension
+from ddsh.methods._training import TrainingStep
+
+_MOST_KINDS = 2000
+
+
+class TwoStepHasher(Hasher):
+    """A method that learns codes from labels alone; an extension learns to give these codes to new items.
+
+    Subclasses write :meth:`_learn_codes`.
+
+    Parameters
+    ----------
+    extension : {"trees", "linear", "kernel", "cnn"} or Extension
+        What learns the codes: boosted trees, ridge regression, the same on Gaussian kernels, or a network; the items
+        are images for ``cnn``, features for the others.
+    seed : int
+        Of everything random.
+
+    Attributes
+    ----------
+    codes_ : BinaryCodes
+        The learned codes of the training items; they are not saved with the model.
+    learned_ : Learned
+        What the extension has learned.
+    history_ : list of dict
+        Loss of every pass, where a network is trained.
+    """
+
+    extension: str | Extension
+    seed: int
+
+    @property
+    def inputs(self) -> Literal["features", "images"]:
+        """What it takes: that depends on the extension."""
+        return as_extension(self.extension).inputs
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 -- scikit-learn's name
+        y: LabelsLike | None = None,
+        *,
+        checkpoints: Path | None = None,
+        resume: bool = False,
+        on_step: Callable[[TrainingStep], None] | None = None,
+    ) -> Self:
+        """Learn codes from the labels `y`, and how to make them from the items `X`.
+
+        Parameters
+        ----------
+        X : matrix of features (n, d), or uint8 images
+            The training items.
+        y : Labels, vector, or 0/1 matrix
+            Their labels.
+        checkpoints : path, optional
+            Folder for checkpoints of a network's training.
+        resume : bool
+            Go on from the newest checkpoint there, if there is one.
+        on_step : callable, optional
+            Told of each mini-batch of a network's training.
+        """
+        self._check_parameters()
+        progress = Progress(checkpoints, resume, on_step)
+        if self.inputs == "features" and progress != Progress():
+            raise InvalidInput("Only extension 'cnn' trains step by step: leave out checkpoints, resume and on_step.")
+        items = self._check_items(X)
+        labels = self._check_labels(items, y)
+        assert labels is not None, "two-step methods are supervised"
+        self._learn(items, labels, progress)
+        return self
+
+    @abstractmethod
+    def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
+        """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
+
+    def _learn(self, items: Any, labels: Labels, progress: Progress) -> None:  # noqa: ANN401
+        check_dissimilar(labels)
+        signs = self._learn_codes(labels)
+        self.codes_ = BinaryCodes.from_signs(signs)
+        learned = as_extension(self.extension).learn(items, signs, seed=self.seed, progress=progress)
+        self._take(learned)
+
+    def _take(self, learned: Learned) -> None:
+        self.learned_ = learned
+        self.history_: list[dict[str, Any]] = learned.history
+        self.n_features_in_ = learned.n_features
+
+    def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
+        assert labels is not None, "two-step methods are supervised"
+        self._learn(items, labels, Progress())
+
+    def _project(self, items: Any) -> Outputs:  # noqa: ANN401
+        return self.learned_.project(items)
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Return what the extension has learned; the codes of the training items are not needed to encode."""
+        if not self._is_fitted():
+            raise NotFittedError(f"{type(self).__name__} must be fitted before it can be saved; call fit first.")
+        return self.learned_.to_arrays()
+
+    def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
+        """Take back what :meth:`get_weights` returned."""
+        self._take(as_extension(self.extension).restore(weights))
+
+    def describe_params(self) -> dict[str, Any]:
+        """Return the parameters as plain JSON, the extension with all of its own."""
+        params: dict[str, Any] = self.get_params()
+        return params | {"extension": as_extension(self.extension).describe()}
+
+    @classmethod
+    def from_description(cls, params: dict[str, Any]) -> Self:
+        """Make the method from plain values; the extension is a name or ``{"kind": name}`` with parameters besides."""
+        if "extension" in params:
+            params = params | {"extension": as_extension(params["extension"])}
+        return cls(**params)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        as_extension(self.extension)
+
+    def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
+        return as_extension(self.extension).check_items(X)
+
+
+def check_dissimilar(labels: Labels) -> None:
+    """Raise if all items are similar to each other; of very many kinds of items the first are looked at."""
+    kinds, _ = labels.distinct()
+    some = kinds.take(slice(_MOST_KINDS))
+    if some.similar(some).all():
+        raise InvalidInput("All items are similar to each other (one class only?): there is nothing to tell apart.")

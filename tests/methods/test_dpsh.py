@@ -1,0 +1,186 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ddsh.errors import InvalidInput
+from ddsh.labels import as_labels
+from ddsh.methods._training import Training
+from ddsh.methods.dpsh import DPSH
+
+FAST = Training(passes=16, learning_rate=0.03, final_rate=0.003, batch_size=32, momentum=0.9, checkpoint_seconds=0.0)
+N, C = 9, 6
+
+
+@pytest.fixture
+def labels(rng):
+    return rng.integers(0, 3, N)
+
+
+@pytest.fixture
+def method(labels, rng):
+    """A method in the middle of training, with outputs of all images in its memory."""
+    made = DPSH(C, eta=3.0)
+    made._begin_fit(as_labels(labels))
+    made._U[:] = rng.normal(size=(N, C))
+    return made
+
+
+@pytest.fixture
+def images(rng):
+    """Three kinds of textures with noise, and what they are."""
+    labels = np.arange(90) % 3
+    y, x = np.mgrid[:8, :8]
+    kinds = np.stack([(x % 2), (y % 2), (x + y) % 2]) * 150
+    return (kinds[labels] + rng.integers(0, 90, (90, 8, 8))).astype(np.uint8)[..., None], labels
+
+
+def _make(**options):
+    return DPSH(**({"n_bits": 8, "network": "small-grey", "image_size": 8, "training": FAST} | options))
+
+
+def _objective(U, labels, eta):
+    """The paper's Eq. (4), over all ordered pairs."""
+    total = eta * np.sum((np.where(U > 0, 1, -1) - U) ** 2)
+    for i in range(len(U)):
+        for j in range(len(U)):
+            theta = U[i] @ U[j] / 2
+            total += np.logaddexp(0, theta) - (labels[i] == labels[j]) * theta
+    return total
+
+
+def test_the_loss_is_that_of_a_mini_batch_with_all_images(method, labels, rng):
+    rows = np.array([4, 0, 7])
+    outputs = rng.normal(size=(3, C))
+    memory = method._U.astype(np.float64)
+    memory[rows] = outputs
+    pairs = 0.0
+    for i, row in enumerate(rows):
+        for j in range(N):
+            theta = outputs[i] @ memory[j] / 2
+            pairs += np.log(1 + np.exp(theta)) - (labels[row] == labels[j]) * theta
+    quantisation = 3.0 * np.sum((np.sign(outputs) - outputs) ** 2)
+    expected = pairs / (3 * N) + quantisation / (2 * 3 * N)
+    assert method._loss(torch.tensor(outputs), rows).item() == pytest.approx(expected)
+
+
+def test_the_loss_of_all_images_has_the_gradient_of_the_papers_objective(method, labels, rng):
+    U = torch.tensor(rng.normal(size=(N, C)), requires_grad=True)
+    method._loss(U, np.arange(N)).backward()
+    numeric = np.zeros((N, C))
+    for place in np.ndindex(N, C):
+        step = np.zeros((N, C))
+        step[place] = 1e-6
+        values = [_objective(U.detach().numpy() + sign * step, labels, 3.0) for sign in (1, -1)]
+        numeric[place] = (values[0] - values[1]) / 2e-6
+    assert U.grad is not None
+    assert np.allclose(U.grad.numpy() * (2 * N**2), numeric, atol=1e-6)
+
+
+def test_the_gradient_of_a_mini_batch_is_the_papers(method, labels, rng):
+    rows = np.array([4, 0, 7])
+    outputs = torch.tensor(rng.normal(size=(3, C)), requires_grad=True)
+    method._loss(outputs, rows).backward()
+    u = outputs.detach().numpy()
+    memory = method._U.astype(np.float64)
+    memory[rows] = u
+    likely = 1 / (1 + np.exp(-u @ memory.T / 2))
+    similar = labels[rows][:, None] == labels
+    paper = (likely - similar) @ memory + 2 * 3.0 * (u - np.sign(u))  # Eq. (7), every pair from both sides
+    assert outputs.grad is not None
+    assert np.allclose(outputs.grad.numpy() * (2 * 3 * N), paper)
+
+
+def test_quantisation_costs_nothing_where_outputs_are_signs(labels, rng):
+    plain, weighted = DPSH(C, eta=0.0), DPSH(C, eta=50.0)
+    for method in (plain, weighted):
+        method._begin_fit(as_labels(labels))
+    rows = np.arange(3)
+    signs = torch.tensor(rng.choice([-1.0, 1.0], (3, C)))
+    assert weighted._loss(signs, rows) == plain._loss(signs, rows)
+    for other in (0.9 * signs, 1.1 * signs):
+        assert weighted._loss(other, rows) > plain._loss(other, rows)
+
+
+def test_the_memory_takes_the_outputs_of_a_mini_batch(method, rng):
+    before = method._U.copy()
+    outputs = rng.normal(size=(2, C)).astype(np.float32)
+    method._after_batch(np.array([8, 3]), outputs)
+    assert np.array_equal(method._U[[8, 3]], outputs)
+    others = np.setdiff1d(np.arange(N), [8, 3])
+    assert np.array_equal(method._U[others], before[others])
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e2, 1e6])
+def test_extreme_outputs_give_a_finite_loss(method, rng, scale):
+    outputs = torch.tensor(scale * rng.normal(size=(3, C)), dtype=torch.float32, requires_grad=True)
+    loss = method._loss(outputs, np.arange(3))
+    loss.backward()
+    assert outputs.grad is not None
+    assert torch.isfinite(loss)
+    assert torch.isfinite(outputs.grad).all()
+
+
+def test_training_lowers_the_loss_and_separates_the_classes(images):
+    X, labels = images
+    method = _make().fit(X, labels)
+    assert method.history_[-1]["loss"] < 0.5 * method.history_[0]["loss"]
+    codes = method.encode(X)
+    distances = codes.hamming(codes).astype(float)
+    same = labels[:, None] == labels
+    assert distances[same].mean() + 2 < distances[~same].mean()
+
+
+@pytest.mark.parametrize("stop_after", [1, 4])
+def test_a_run_that_was_stopped_ends_with_the_same_bytes(images, tmp_path, stop_after):
+    def stop(step):
+        if step.done == stop_after:
+            raise KeyboardInterrupt
+
+    whole = _make().fit(*images)
+    with pytest.raises(KeyboardInterrupt):
+        _make().fit(*images, checkpoints=tmp_path, on_step=stop)
+    resumed = _make().fit(*images, checkpoints=tmp_path, resume=True)
+    assert resumed._U.tobytes() == whole._U.tobytes()
+    assert resumed.project(images[0]).tobytes() == whole.project(images[0]).tobytes()
+
+
+# Only the hash layer learns: batch normalisation would see no more than a process's own images.
+FROZEN = {"n_frozen": 4, "training": Training(passes=2, learning_rate=0.05, batch_size=31, momentum=0.9)}
+PARALLEL = """
+import sys
+import numpy as np
+from torch import distributed
+sys.path.insert(0, {tests!r})
+from test_dpsh import FROZEN, _make
+distributed.init_process_group("gloo")
+data = np.load({data!r})
+method = _make(**FROZEN).fit(data["X"], data["y"])
+if distributed.get_rank() == 0:
+    np.savez({out!r}, outputs=method.project(data["X"]), U=method._U)
+distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_learn_what_one_learns(images, tmp_path):
+    data, script, out = tmp_path / "data.npz", tmp_path / "two.py", tmp_path / "two.npz"
+    np.savez(data, X=images[0], y=images[1])
+    script.write_text(PARALLEL.format(tests=str(Path(__file__).parent), data=str(data), out=str(out)))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    one, two = _make(**FROZEN).fit(*images), np.load(out)
+    assert np.allclose(one.project(images[0]), two["outputs"], atol=1e-4)
+    assert np.allclose(one._U, two["U"], atol=1e-4)
+
+
+@pytest.mark.parametrize("eta", [-1.0, float("nan")])
+def test_an_impossible_weight_is_refused(images, eta):
+    with pytest.raises(InvalidInput, match="eta must be 0 or more") as caught:
+        _make(eta=eta).fit(*images)
+    assert "\n" not in str(caught.value)
