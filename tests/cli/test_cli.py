@@ -90,9 +90,18 @@ def test_a_model_is_trained_used_and_scored(model, photos, tmp_path):
     assert found["split"] == facts["about"]["split"]
     _fails_in_one_line(ddsh("evaluate", folder, tmp_path / "photos.csv", "--seed", 5), "another split")
     _fails_in_one_line(ddsh("train", photos, "--method", "lsh", "--out", folder), "holds a model already")
-    _fails_in_one_line(
-        ddsh("train", photos, "--method", "lsh", "--network", "small", "--out", tmp_path / "x"), "network"
-    )
+    _fails_in_one_line(ddsh("train", photos, "--method", "lsh", "--preset", "paper", "--out", tmp_path / "x"), "preset")
+
+
+def test_a_method_on_features_gets_them_from_the_network_that_is_named(photos, model, tmp_path):
+    network = ("--network", "efficientnet-lite0", "--image-size", 32)
+    options = ("--method", "itq", "--bits", 3, *network, "--memory", tmp_path / "kept", "--out", tmp_path / "itq")
+    outcome = ddsh("train", tmp_path / "photos.csv", *options)
+    assert outcome.returncode == 0, outcome.stderr
+    outcome = ddsh("encode", tmp_path / "itq", photos, "--out", tmp_path / "codes.npz")
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(ddsh("evaluate", tmp_path / "itq", tmp_path / "photos.csv", "--json").stdout)
+    assert (found["network"], found["image_size"]) == ("efficientnet-lite0", 32)
 
 
 def test_unlabelled_images_are_encoded_too(model, photos, tmp_path):

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -23,9 +23,14 @@ from ddsh.labels import Labels, as_labels
 from ddsh.methods import METHODS, get_method, load_model, save_model
 from ddsh.persistence import write_npz
 
+if TYPE_CHECKING:
+    from ddsh.networks.features import FeatureExtractor
+
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Data = Annotated[str, typer.Argument(help="A dataset's name, a folder of images, a table or a list.")]
 Model = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
+FrozenStages = Annotated[int | None, typer.Option(min=0, help="First stages of the network that keep their weights.")]
+Memory = Annotated[Path | None, typer.Option(help="Folder to keep outputs of frozen stages in, for the next run.")]
 
 
 def train(
@@ -35,6 +40,7 @@ def train(
     bits: Annotated[int, typer.Option(help="Code length.")] = 32,
     network: Annotated[str | None, typer.Option(help="Network; the method's own if not given.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Side of the images that the network sees.")] = None,
+    n_frozen: FrozenStages = None,
     preset: Annotated[str | None, typer.Option(help="Setting of the method, such as paper.")] = None,
     passes: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the start.")] = None,
@@ -43,13 +49,17 @@ def train(
     protocol: Annotated[str | None, typer.Option(help="How to split; the dataset's usual way if not given.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the method.")] = 0,
     root: Root = None,
+    memory: Memory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
 ) -> None:
     """Learn codes from the training images of a dataset, and save the model."""
-    given = {"network": network, "image_size": image_size, "preset": preset, "weights": weights and str(weights)}
+    seen = _given({"network": network, "image_size": image_size, "weights": weights and str(weights)})
+    source = seen if get_method(method).card.inputs == "features" and network else None
     schedule = _given({"passes": passes, "learning_rate": learning_rate}) or None
-    params = _checked(method, given | {"n_bits": bits, "seed": seed, "device": device, "training": schedule})
-    _train(get_method(method).from_description(params), data, protocol, seed, root, out, resume)
+    given = {} if source else seen | {"memory": memory and str(memory)}
+    given |= {"n_frozen": n_frozen, "preset": preset, "device": device, "training": schedule}
+    hasher = get_method(method).from_description(_checked(method, given | {"n_bits": bits, "seed": seed}))
+    _train(hasher, data, protocol, seed, root, out, resume, source, memory)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +75,33 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path | None, out: Path, resume: bool) -> None:  # noqa: ANN401
+def _extractor(source: dict[str, Any] | None, memory: Path | None = None) -> "FeatureExtractor | None":
+    """Return where a method on features gets them from, or None: from pixels."""
+    if source is None:
+        return None
+    from ddsh.networks.features import FeatureExtractor
+
+    return FeatureExtractor(**source, memory=memory)
+
+
+def _train(
+    hasher: Any,  # noqa: ANN401 -- deep methods take more than others
+    data: str,
+    protocol: str | None,
+    seed: int,
+    root: Path | None,
+    out: Path,
+    resume: bool,
+    source: dict[str, Any] | None,
+    memory: Path | None,
+) -> None:
     if (out / "model.json").exists():
         raise InvalidInput(f"{out} holds a model already; choose another folder or remove it.")
     dataset = load(data, root=root)
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
     start = time.perf_counter()
-    _fit(hasher, items(hasher, dataset, split.train), dataset.labels.take(split.train), out / "checkpoints", resume)
+    images = items(hasher, dataset, split.train, _extractor(source, memory))
+    _fit(hasher, images, dataset.labels.take(split.train), out / "checkpoints", resume)
     if int(os.environ.get("RANK", "0")) != 0:
         return
     about = {
@@ -83,6 +113,7 @@ def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path |
         "seconds": time.perf_counter() - start,
         "history": getattr(hasher, "history_", []),
         "versions": versions(),
+        "features": source,
     }
     save_model(hasher, out, about)
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -92,7 +123,7 @@ def _train(hasher: Any, data: str, protocol: str | None, seed: int, root: Path |
 
 def _fit(hasher: Any, images: Any, labels: Labels, checkpoints: Path, resume: bool) -> None:  # noqa: ANN401
     """Fit, with a progress bar and checkpoints where the method trains a network; together with torchrun's others."""
-    if hasher.card.inputs != "images":
+    if hasher.inputs != "images":
         hasher.fit(images, labels)
         return
     from ddsh.methods._parallel import joined
@@ -108,6 +139,7 @@ def tune(
     bits: Annotated[int, typer.Option(help="Code length.")] = 32,
     network: Annotated[str | None, typer.Option(help="Network; the method's own if not given.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Side of the images that the network sees.")] = None,
+    n_frozen: FrozenStages = None,
     preset: Annotated[str | None, typer.Option(help="Setting of the method, such as paper.")] = None,
     passes: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     low: Annotated[float, typer.Option(help="Lowest learning rate.")] = 1e-6,
@@ -116,14 +148,15 @@ def tune(
     protocol: Annotated[str | None, typer.Option(help="How to split; the dataset's usual way if not given.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the method.")] = 0,
     root: Root = None,
+    memory: Memory = None,
 ) -> None:
     """Choose the learning rate on a validation part of the training images; the query set stays unseen."""
     from ddsh.experiment import rate_grid
     from ddsh.experiment import tune as tune_rate
 
     schedule = {"passes": passes} if passes else None
-    given = {"network": network, "image_size": image_size, "preset": preset, "training": schedule}
-    params = _checked(method, given | {"n_bits": bits, "seed": seed})
+    given = {"network": network, "image_size": image_size, "n_frozen": n_frozen, "memory": memory and str(memory)}
+    params = _checked(method, given | {"preset": preset, "training": schedule, "n_bits": bits, "seed": seed})
     dataset = load(data, root=root)
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
     with show.training() as on_step:
@@ -139,12 +172,12 @@ def encode(
     root: Root = None,
 ) -> None:
     """Turn images into codes: an .npz file with the codes, names and, where they are known, labels."""
-    hasher = load_model(model).hasher
+    saved = load_model(model)
     with show.counting("Reading files") as on_progress:
         source, labels = _images_of(images, root, on_progress)
     rows = np.arange(len(source))
     with show.counting("Encoding") as on_progress:
-        codes = encode_rows(hasher, source, rows, on_progress)
+        codes = encode_rows(saved.hasher, source, rows, on_progress, _extractor(saved.about.get("features")))
     names = np.array([source.images.name(row) for row in rows.tolist()])
     write_npz(out, codes.to_arrays() | {"names": names} | labels)
     if source.skipped:
@@ -181,7 +214,7 @@ def evaluate(
             "The model was trained on another split of this dataset, so its training images may be queries;"
             " leave out --protocol and --seed."
         )
-    result = score_fitted(saved.hasher, dataset, split)
+    result = score_fitted(saved.hasher, dataset, split, extractor=_extractor(saved.about.get("features")))
     if json:
         show.as_json(result.to_dict())
     else:

@@ -285,7 +285,9 @@ def pixels(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     images = dataset.images.take(rows)
     shapes = {image.shape for image in images}
     if len(shapes) != 1:
-        raise InvalidInput(f"{dataset.name}: images have {len(shapes)} different sizes; their pixels are no features.")
+        raise InvalidInput(
+            f"{dataset.name}: images have {len(shapes)} different sizes; their pixels are no features. Name a network."
+        )
     return np.stack(list(images)).reshape(len(rows), -1).astype(np.float32) / np.float32(255)
 
 

@@ -91,7 +91,7 @@ def _score(
     on_step: Any,  # noqa: ANN401
 ) -> float:
     hasher: Any = get_method(method).from_description(params)
-    if hasher.card.inputs != "images":
+    if hasher.inputs != "images":
         raise InvalidInput(f"{method} does not train with a learning rate; there is nothing to tune.")
     schedule = hasher._schedule().scaled(rate)
     hasher.set_params(training=schedule)
