@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from ddsh.cli import show
+from ddsh.cli import show, tables
 from ddsh.cli.data import Json, Root
 from ddsh.datasets import DATASETS, Dataset, get_protocol, load
 from ddsh.datasets.own import is_unlabelled, load_unlabelled
@@ -221,10 +221,15 @@ def evaluate(
         show.scores(result.scores)
 
 
-def methods(json: Json = False) -> None:
+def methods(
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/methods.md.")] = False,
+) -> None:
     """List the methods."""
     cards = [get_method(name).card for name in METHODS]
     if json:
         show.as_json([vars(card) for card in cards])
+    elif markdown:
+        typer.echo(tables.methods_markdown(cards))
     else:
         show.methods(cards)

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 
+from ddsh.base import MethodCard
 from ddsh.evaluation.records import Spread, Summary
 
 HEADER = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
@@ -46,7 +47,23 @@ def as_csv(lines: Sequence[Summary]) -> str:
 
 def as_markdown(lines: Sequence[Summary]) -> str:
     """Return a Markdown table."""
-    rows = [HEADER, tuple("---" for _ in HEADER), *(cells(line) for line in lines)]
+    return _markdown(HEADER, [cells(line) for line in lines])
+
+
+def methods_markdown(cards: Sequence[MethodCard]) -> str:
+    """Return the methods as a Markdown table."""
+    header = ("method", "what it is", "published", "learns from", "takes", "differs from the paper in")
+    return _markdown(header, [_method(card) for card in cards])
+
+
+def _method(card: MethodCard) -> tuple[str, ...]:
+    published = f"{card.authors}, {card.venue} {card.year}"
+    learns_from = {"none": "nothing", "unsupervised": "items", "supervised": "items and labels"}[card.supervision]
+    return f"`{card.name}`", card.title, published, learns_from, card.inputs, "; ".join(card.deviations) or "nothing"
+
+
+def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [header, ["---" for _ in header], *lines]
     return "\n".join("| " + " | ".join(re.sub(r"([\\|])", r"\\\1", cell) for cell in row) + " |" for row in rows)
 
 

@@ -1,0 +1,24 @@
+"""What the documentation says of the code is what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ddsh.cli.tables import methods_markdown
+from ddsh.methods import METHODS, get_method
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_table_of_methods_is_made_from_their_cards():
+    table = methods_markdown([get_method(name).card for name in METHODS])
+    assert table in (ROOT / "docs" / "methods.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
