@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ddsh.base import Hasher
 
 METHODS: Mapping[str, str] = {
+    "cosdish": "ddsh.methods.cosdish:COSDISH",
     "ddsh": "ddsh.methods.ddsh:DDSH",
     "ddsh0": "ddsh.methods.ddsh:DDSH0",
     "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
@@ -18,6 +19,7 @@ METHODS: Mapping[str, str] = {
     "dsh": "ddsh.methods.dsh:DSH",
     "fasth": "ddsh.methods.fasth:FastH",
     "itq": "ddsh.methods.itq:ITQ",
+    "lfh": "ddsh.methods.lfh:LFH",
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
 }

@@ -253,11 +253,11 @@ class Trees(Extension):
     """
 
     kind = "trees"
-    n_trees: int = 200
+    n_trees: int = 400
     n_leaves: int = 16
     learning_rate: float = 0.1
-    max_features: int = 400
-    n_bins: int = 63
+    max_features: int = 64
+    n_bins: int = 31
     min_leaf: int = 10
     n_workers: int | None = field(default=None, compare=False)
 

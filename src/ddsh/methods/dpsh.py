@@ -15,6 +15,7 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._training import Training
 from ddsh.networks.network import Network
 
+# No momentum: against outputs that are up to a pass old it makes all outputs swing together, until the network dies.
 _TRAINING = Training(passes=12, learning_rate=2.0, final_rate=0.02, flip=True)
 
 
@@ -64,7 +65,8 @@ class DPSH(DeepHasher):
     ----------
     Li, W.-J., Wang, S. and Kang, W.-C. "Feature Learning Based Deep Supervised Hashing with Pairwise Labels." IJCAI,
     2016.
-    Differs from the paper in the network, SGD with momentum and a falling rate, mirrored images, and fewer passes.
+    Differs from the paper in the network, the learning rate, which falls geometrically, mirrored images, and fewer
+    passes.
     Similar pairs are not weighted up: of ten balanced classes they are a tenth, as published.
     """
 
@@ -76,7 +78,7 @@ class DPSH(DeepHasher):
         year=2016,
         supervision="supervised",
         inputs="images",
-        deviations=("trained with momentum, a falling rate and mirrored images, for fewer passes",),
+        deviations=("a rate that falls geometrically, mirrored images, fewer passes",),
     )
     needs_whole_batch = True
 
