@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,12 +107,21 @@ def _answer(sender: Connection, function: Callable[..., None], arguments: tuple[
     """Do a call inside its process, and tell how it went."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one decides
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # half-written files are removed on the way out
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         function(*arguments)
     except DdshError as error:
         sender.send(str(error))
     else:
         sender.send(None)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended: nobody waits for the result."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this runs in processes that were started here"
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager
