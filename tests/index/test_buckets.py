@@ -1,0 +1,181 @@
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddsh.codes import BinaryCodes
+from ddsh.index import BucketsIndex, ExactIndex
+from ddsh.index._rows import to_words
+from ddsh.index._table import KeyMaker, Table
+
+
+def some_words(rng, n_rows, n_bits):
+    return to_words(BinaryCodes.from_bits(rng.integers(0, 2, (n_rows, n_bits))))
+
+
+def same(found, expected):
+    return all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in ("ids", "distances"))
+
+
+@pytest.fixture
+def many(rng):
+    """Codes of 16 bits, so many that probing up to three bits away costs less than a scan."""
+    return BinaryCodes.from_bits(rng.integers(0, 2, (60_000, 16)))
+
+
+@pytest.fixture
+def truth(many):
+    index = ExactIndex(16)
+    index.add(many)
+    return index
+
+
+@pytest.fixture
+def index(many):
+    index = BucketsIndex(16)
+    index.add(many)
+    return index
+
+
+@settings(max_examples=25)
+@given(n_bits=st.integers(1, 40), seed=st.integers(0, 50))
+def test_flipping_bits_changes_a_key_as_the_flips_say(n_bits, seed):
+    rng = np.random.default_rng(seed)
+    maker = KeyMaker.seeded(n_bits, seed)
+    bits = rng.integers(0, 2, (1, n_bits))
+    for size in (0, 1, 2):
+        flipped = [bits[0] ^ np.isin(np.arange(n_bits), chosen) for chosen in combinations(range(n_bits), size)]
+        if flipped:
+            expected = maker.keys(to_words(BinaryCodes.from_bits(np.array(flipped))))
+            keys = maker.keys(to_words(BinaryCodes.from_bits(bits))) ^ maker.flips(size)
+            assert np.array_equal(np.sort(keys), np.sort(expected))
+
+
+def test_the_numbers_leave_no_part_of_a_key_empty(rng):
+    keys = np.sort(KeyMaker.seeded(64, 0).keys(some_words(rng, 100_000, 64)))
+    for part in (keys >> np.uint64(48), keys & np.uint64(0xFFFF)):
+        assert len(np.unique(part)) > 0.75 * 65_536
+
+
+@pytest.mark.parametrize(("k", "n_queries"), [(1, 300), (3, 40), (20, 40), (200, 40), (2000, 10), (59_000, 2)])
+def test_probing_finds_the_same_as_the_scan(index, truth, many, k, n_queries):
+    assert same(index.search(many[:n_queries], k), truth.search(many[:n_queries], k))
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 3, 4, 16])
+def test_probing_a_radius_finds_the_same_as_the_scan(index, truth, many, radius):
+    assert same(index.within(many[:5], radius), truth.within(many[:5], radius))
+
+
+def test_probes_are_made_as_long_as_they_cost_less_than_a_scan(rng):
+    table = Table.build(some_words(rng, 60_000, 16), 16)
+    assert table._levels_to_probe(10, 16) == 4
+    assert table._levels_to_probe(None, 3) == 4
+    assert table._levels_to_probe(None, 10) == 0
+    small = Table.build(some_words(rng, 20, 16), 16)
+    assert small._levels_to_probe(10, 16) == 0
+
+
+def test_a_filter_is_heeded_while_probing(index, truth, many, rng):
+    for count in (50, 5000, 50_000):
+        allowed = rng.permutation(60_000)[:count]
+        asked = many[:100]
+        assert same(index.search(asked, 20, allowed=allowed), truth.search(asked, 20, allowed=allowed))
+        assert same(index.within(asked, 2, allowed=allowed), truth.within(asked, 2, allowed=allowed))
+
+
+def test_codes_added_after_the_table_was_built_are_found(index, truth, many, rng):
+    index.search(many[:1], 1)
+    table = index._table
+    more = BinaryCodes.from_bits(rng.integers(0, 2, (5000, 16)))
+    for one in (index, truth):
+        one.add(more)
+    allowed = np.arange(0, 65_000, 2)
+    assert same(index.search(more[:50], 20), truth.search(more[:50], 20))
+    assert same(index.search(more[:50], 20, allowed=allowed), truth.search(more[:50], 20, allowed=allowed))
+    assert index._table is table
+
+
+def test_the_table_is_built_anew_when_an_eighth_was_added(index, truth, many):
+    index.search(many[:1], 1)
+    table = index._table
+    for one in (index, truth):
+        one.add(many[:8000])
+    assert same(index.search(many[:9], 20), truth.search(many[:9], 20))
+    assert index._table is not table
+    assert len(index._table.members) == 68_000
+
+
+def test_codes_removed_after_the_table_was_built_are_not_found(index, truth, many, rng):
+    index.search(many[:1], 1)
+    for one in (index, truth):
+        one.add(many[:100])
+    n_buckets = len(index._table)
+    gone = rng.permutation(60_100)[:20_000]
+    for one in (index, truth):
+        one.remove(gone)
+    assert same(index.search(many[:50], 20), truth.search(many[:50], 20))
+    assert same(index.search(many[:3], 30_000), truth.search(many[:3], 30_000))
+    assert len(index._table) == n_buckets
+
+
+def test_the_table_is_built_anew_when_most_buckets_are_empty(index, truth, many):
+    index.search(many[:1], 1)
+    n_buckets = len(index._table)
+    for one in (index, truth):
+        one.remove(np.arange(50_000))
+    assert same(index.search(many[:50], 20), truth.search(many[:50], 20))
+    assert len(index._table) < n_buckets / 2
+
+
+def test_the_table_is_saved_and_mapped(index, truth, many, tmp_path):
+    index.save(tmp_path / "index")
+    opened = BucketsIndex.load(tmp_path / "index")
+    table = opened._table
+    assert not table.members.flags.writeable
+    assert same(opened.search(many[:9], 20), truth.search(many[:9], 20))
+    assert opened._table is table
+    opened.remove([0, 5])
+    truth.remove([0, 5])
+    assert same(opened.search(many[:9], 20), truth.search(many[:9], 20))
+
+
+def test_numbers_that_give_two_codes_one_key_are_noticed():
+    words = np.array([[1], [2], [4], [1]], np.uint64)
+    assert Table._build(words, KeyMaker(np.array([5, 6, 7], np.uint64)))._separates(words)
+    assert not Table._build(words, KeyMaker(np.array([5, 5, 7], np.uint64)))._separates(words)
+
+
+def test_codes_that_share_a_key_by_chance_are_told_apart():
+    # Of more than 64 numbers of 64 bits, some cancel each other: a code with just those bits has the key of zero.
+    numbers = KeyMaker.seeded(65, 0).numbers
+    basis = {}
+    for bit, number in enumerate(numbers.tolist()):
+        chosen = 1 << bit
+        while number and number.bit_length() in basis:
+            other, others_bits = basis[number.bit_length()]
+            number, chosen = number ^ other, chosen ^ others_bits
+        if not number:
+            break
+        basis[number.bit_length()] = number, chosen
+    words = np.array([[0, 0], [chosen % 2**64, chosen >> 64]], np.uint64)
+    assert KeyMaker(numbers).keys(words).tolist() == [0, 0]
+    table = Table.build(words, 65)
+    assert len(table) == 2
+    assert table.find(words, 1, 65).row.tolist() == [0, 1]
+
+
+def test_flips_that_share_a_key_find_nothing_twice_and_nothing_wrong():
+    # Flipping bits 0 and 1, or bits 2 and 3, leaves the key as it is.
+    numbers = np.random.default_rng(0).integers(0, 1 << 64, 16, np.uint64)
+    numbers[1], numbers[3] = numbers[0], numbers[2]
+    words = np.arange(0b0101, 1 << 16, 16, dtype=np.uint64)[:, None]
+    table = Table._build(words, KeyMaker(numbers))
+    assert table._separates(words)
+    query = np.array([[0b0110]], np.uint64)
+    assert len(table._probe(query, 0)) == 0
+    assert table.buckets[table._probe(query, 2).row, 0].tolist() == [0b0101]
+    assert table._probe(words[:1], 2).distance.tolist() == [2] * comb(12, 2)
