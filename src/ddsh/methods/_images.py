@@ -127,7 +127,7 @@ class FrozenMaps:
 
     def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Maps:
         """Return the maps of some images, half of them mirrored."""
-        maps = self._maps[0][rows]
+        maps: Maps = self._maps[0][rows]
         if len(self._maps) > 1:
             mirrored = rng.random(len(rows)) < 0.5
             maps[mirrored] = self._maps[1][rows[mirrored]]

@@ -57,7 +57,7 @@ def gather_gradients(mine: Tensor, n_rows: int) -> Tensor:
         return mine
     rows = mine.new_zeros((n_rows, *mine.shape[1:]))
     rows[rank::size] = mine
-    whole: Tensor = all_reduce(rows)
+    whole: Tensor = all_reduce(rows)  # type: ignore[no-untyped-call]
     return whole
 
 
