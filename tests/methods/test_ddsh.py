@@ -391,13 +391,18 @@ import torch
 from torch import distributed
 sys.path.insert(0, {tests!r})
 from test_ddsh import DDSH, Tiny, Training
+from ddsh.methods.dpsh import DPSH
+from ddsh.methods.dsh import DSH
 if int(os.environ.get("WORLD_SIZE", 1)) > 1:
     distributed.init_process_group("gloo")
 data = np.load({data!r})
 training = Training(passes=2, learning_rate=0.2, batch_size=33, momentum=0.9, flip=True)
 method = DDSH(8, network=Tiny(), training=training, n_omega=20).fit(data["X"], data["y"])
+slower = Training(passes=2, learning_rate=0.01, batch_size=33, momentum=0.9, flip=True)
+others = dict((cls.__name__, cls(8, network=Tiny(), training=slower).fit(data["X"], data["y"])) for cls in (DSH, DPSH))
 if int(os.environ.get("RANK", 0)) == 0:
-    np.savez({out!r}, outputs=method.project(data["X"]), B=method._B)
+    outputs = dict((name, other.project(data["X"])) for name, other in others.items())
+    np.savez({out!r}, outputs=method.project(data["X"]), B=method._B, **outputs)
 if distributed.is_initialized():
     distributed.destroy_process_group()
 """
@@ -414,11 +419,13 @@ def test_two_processes_learn_what_one_learns(images, tmp_path):
         )
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(
-            [sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=120, env=environment
+            [sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=400, env=environment
         )
         assert done.returncode == 0, done.stderr
         found.append(np.load(out))
-    assert np.allclose(found[0]["outputs"], found[1]["outputs"], atol=1e-4)
+    for name in ("outputs", "DSH", "DPSH"):
+        assert np.allclose(found[0][name], found[1][name], atol=1e-4), name
+        assert np.abs(found[0][name]).max() > 1e-2
     assert np.array_equal(found[0]["B"], found[1]["B"])
 
 
