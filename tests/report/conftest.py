@@ -40,8 +40,8 @@ def page(tmp_path, read):
 
 
 @pytest.fixture(scope="session")
-def full_report(tmp_path_factory):
-    """A report of four labels, two lengths and two seeds, with a gap, and the problems of its folder."""
+def full_results(tmp_path_factory):
+    """Four labels, two lengths and two seeds, with a gap, and a broken file."""
     folder = tmp_path_factory.mktemp("results")
     scores = {"ddsh": 0.7, "dsh": 0.6, "lsh": 0.3, "ours": 0.4}
     for label, score in scores.items():
@@ -50,5 +50,11 @@ def full_report(tmp_path_factory):
                 content = new_content(label, n_bits, seed, score + 0.02 * seed + 0.001 * n_bits)
                 (folder / f"{label}-{n_bits}bits-seed{seed}.json").write_text(json.dumps(content))
     (folder / "broken.json").write_text('{"experiment": "map-')
-    records, problems = read_folder(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def full_report(full_results, tmp_path_factory):
+    """A report of them."""
+    records, problems = read_folder(full_results)
     return write_report(records, tmp_path_factory.mktemp("report"), problems=problems)

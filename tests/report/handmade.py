@@ -86,3 +86,11 @@ def new_content(label="ddsh", n_bits=12, seed=0, score=0.5, **changes):
         "examples": _examples(),
     }
     return old_content(label, n_bits, seed, score) | added | changes
+
+
+def bare_content(label="ddsh", n_bits=12, seed=0, score=0.5, **changes):
+    """A result with nothing but what it must have: no figure can be drawn of it."""
+    content = old_content(label, n_bits, seed, score)
+    for name in ("history", "seconds", "versions"):
+        del content[name]
+    return content | {"scores": {"map": score, "map_low": score - 0.1, "map_high": score + 0.1}} | changes

@@ -195,7 +195,7 @@ class Kernel(Extension):
     def restore(self, arrays: Arrays) -> "KernelMap":
         """Take back anchors, width and the linear map."""
         linear = {name: array for name, array in arrays.items() if name not in ("anchors", "width")}
-        return KernelMap(arrays["anchors"], float(arrays["width"]), LinearMap(**linear))
+        return KernelMap(arrays["anchors"], arrays["width"].item(), LinearMap(**linear))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class KernelMap(Learned):
 
     def to_arrays(self) -> Arrays:
         """Return anchors, width and the linear map."""
-        return {"anchors": self.anchors, "width": np.array(self.width)} | self.linear.to_arrays()
+        return {"anchors": self.anchors, "width": np.array([self.width])} | self.linear.to_arrays()
 
 
 @dataclass(frozen=True)

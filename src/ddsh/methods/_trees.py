@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
@@ -86,12 +88,22 @@ def _grow_some(
 def read_models(models: Sequence[str]) -> list[Any]:
     """Return the boosters that texts of :func:`grow_trees` describe, or raise."""
     lightgbm = load_lightgbm()
-    try:
-        return [lightgbm.Booster(model_str=text) for text in models]
-    except lightgbm.basic.LightGBMError as error:
-        raise ArtefactError(
-            f"The trees of a model are damaged ({str(error).splitlines()[0]}); save it again."
-        ) from error
+    for bit, text in enumerate(models):
+        if not _is_whole(text):
+            raise ArtefactError(
+                f"The trees of bit {bit} are damaged: their sizes are not as they say; save them again."
+            )
+    return [lightgbm.Booster(model_str=text) for text in models]
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether every tree is where the header says: LightGBM ends the process over a text that is cut short."""
+    sizes = re.search(r"^tree_sizes=([0-9 ]+)$", text, re.MULTILINE)
+    if sizes is None:
+        return False
+    *starts, end = accumulate(map(int, sizes[1].split()), initial=text.find("\nTree=0\n") + 1)
+    trees_are_there = all(text.startswith(f"Tree={number}\n", start) for number, start in enumerate(starts))
+    return trees_are_there and text.startswith("end of trees\n", end)
 
 
 def project_trees(boosters: Sequence[Any], features: NDArray[np.float64], n_workers: int | None = None) -> Outputs:

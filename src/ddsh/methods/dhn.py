@@ -58,8 +58,8 @@ class DHN(DeepHasher):
     References
     ----------
     Zhu, H., Long, M., Wang, J. and Cao, Y. "Deep Hashing Network for Efficient Similarity Retrieval." AAAI, 2016.
-    Differs from the paper in the network, mini-batches of 128 instead of 64, a rate that falls geometrically, and no
-    dropout.
+    Differs from the paper in the network, mini-batches of 128 instead of 64, a hash layer that learns as fast as the
+    rest instead of ten times faster, a rate that falls geometrically, and no dropout.
     """
 
     card = MethodCard(

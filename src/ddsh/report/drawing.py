@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
@@ -100,6 +101,12 @@ def bar_name(look: Look, place: int) -> str:
     return f"series-{look.number}-{place}"
 
 
+def error_name(look: Look, place: int) -> str:
+    """Return what one part of a label's error bars is called in SVG: lower ends, upper ends, lines."""
+    return f"series-{look.number}-error-{place}"
+
+
+@cache
 def sample(look: Look, kind: Kind) -> bytes:
     """Return what a label looks like in a kind of panel, as a small SVG."""
     with _settings(fonts_as="none"):
@@ -154,12 +161,19 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Looks) -> None:
 
 def _draw_line(axes: Axes, series: Series, look: Look, kind: Kind) -> None:
     if any(series.errors):
-        axes.errorbar(series.x, series.y, series.errors, fmt="none", ecolor=look.colour, elinewidth=1, capsize=2)
+        _draw_errors(axes, series, look)
     style = _line(look, kind)
     if kind == "steps":
         axes.plot(series.x, [*series.y, series.y[-1]], drawstyle="steps-post", gid=group_name(look), **style)
     else:
         axes.plot(series.x, series.y, markevery=list(series.marked), gid=group_name(look), **style)
+
+
+def _draw_errors(axes: Axes, series: Series, look: Look) -> None:
+    style: dict[str, Any] = {"fmt": "none", "color": look.colour, "elinewidth": 1, "capsize": 2}
+    _, caps, bars = axes.errorbar(series.x, series.y, series.errors, **style)
+    for place, part in enumerate((*caps, *bars)):
+        part.set_gid(error_name(look, place))
 
 
 def _draw_bars(axes: Axes, panel: Panel, looks: Looks) -> None:

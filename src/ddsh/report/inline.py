@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
-from ddsh.report.chart import Kind, Panel
-from ddsh.report.drawing import bar_name, draw_panel, group_name, sample
+from ddsh.report.chart import Kind, Panel, Series
+from ddsh.report.drawing import bar_name, draw_panel, error_name, group_name, sample
 from ddsh.report.looks import GRID, INK, PALETTE, PAPER, Look, Looks
 from ddsh.report.markup import Html
 
@@ -18,6 +18,7 @@ _COLOURS: Mapping[str, str] = {
     PAPER: "var(--card)",
 }
 _NEEDLESS = ("metadata", "style")
+_ERROR_PARTS = 3
 
 
 def inline_panel(panel: Panel, looks: Looks, name: str, description: str) -> Html:
@@ -37,15 +38,18 @@ def inline_panel(panel: Panel, looks: Looks, name: str, description: str) -> Htm
     root = _read(draw_panel(panel, looks))
     groups = {group.get("id"): group for group in root.iter(f"{_SVG}g")}
     for series in panel.series:
-        look = looks[series.label]
-        whole = f"{look.name}, {series.tip}" if series.tip else look.name
-        if group := groups.get(group_name(look)):
-            _mark(group, look, whole)
-            _explain_marks(group, [f"{look.name}, {tip}" for tip in series.tips])
-        for place, tip in enumerate(series.tips):
-            if bar := groups.get(bar_name(look, place)):
-                _mark(bar, look, f"{look.name}, {tip}")
+        for identity, tip in _tips(series, looks[series.label]).items():
+            if identity in groups:
+                _mark(groups[identity], series, looks[series.label], tip)
     return _written(root, name, {"role": "img", "aria-label": description})
+
+
+def _tips(series: Series, look: Look) -> dict[str, str]:
+    """Return what to say of each group that a series may have in SVG; its markers say what error bars show."""
+    whole = f"{look.name}, {series.tip}" if series.tip else look.name
+    errors = dict.fromkeys((error_name(look, place) for place in range(_ERROR_PARTS)), "")
+    bars = {bar_name(look, place): f"{look.name}, {tip}" for place, tip in enumerate(series.tips)}
+    return {group_name(look): whole} | errors | bars
 
 
 def inline_sample(look: Look, kind: Kind, name: str) -> Html:
@@ -65,18 +69,16 @@ def _read(svg: bytes) -> ElementTree.Element:
     return root
 
 
-def _mark(group: ElementTree.Element, look: Look, tip: str) -> None:
+def _mark(group: ElementTree.Element, series: Series, look: Look, tip: str) -> None:
+    """Say whose a group is, and what it and each of its markers shows."""
     group.set("class", "series")
     group.set("data-series", str(look.number))
-    _explain(group, tip)
-
-
-def _explain_marks(group: ElementTree.Element, tips: list[str]) -> None:
-    """Give each marker of a line its text."""
-    marks = list(group.iter(f"{_SVG}use"))
-    if len(marks) == len(tips):
-        for mark, tip in zip(marks, tips, strict=True):
-            _explain(mark, tip)
+    markers = list(group.iter(f"{_SVG}use"))
+    if tip:
+        _explain(group, tip)
+    if len(markers) == len(series.tips) and group.get("id") == group_name(look):
+        for marker, words in zip(markers, series.tips, strict=True):
+            _explain(marker, f"{look.name}, {words}")
 
 
 def _explain(target: ElementTree.Element, tip: str) -> None:

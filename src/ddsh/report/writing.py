@@ -152,7 +152,8 @@ def _draw(
     chart_figure, draw_files = _pencils()
     for n_done, job in enumerate(jobs, start=1):
         drawn[job.name] = chart_figure(job.chart, job.looks, job.name)
-        for kind, content in draw_files(job.chart, job.looks, formats).items():
+        files = draw_files(job.chart, job.looks, formats) if formats else {}
+        for kind, content in files.items():
             paths.append(folder / f"{job.name}.{kind}")
             with atomic_write(paths[-1]) as file:
                 file.write(content)
