@@ -15,7 +15,7 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._training import Training
 from ddsh.networks.network import Network
 
-# No momentum: against outputs that are up to a pass old it makes all outputs swing together, until the network dies.
+# No momentum: with it the outputs went to zero in our trials, perhaps because it lags behind outputs a pass old.
 _TRAINING = Training(passes=12, learning_rate=2.0, final_rate=0.02, flip=True)
 
 
