@@ -73,6 +73,7 @@ def test_results_are_found_in_a_folder_and_in_folders_of_experiments_but_not_amo
         json.dumps({"name": "package.json"}),
         json.dumps(_content(scores={})),
         json.dumps(_content(scores={"map": float("nan"), "map_low": 0, "map_high": 1})),
+        json.dumps(_content(scores={"map": 10**400, "map_low": 0, "map_high": 1})),
         json.dumps(_content(scores=_content()["scores"] | {"precision_at": [1]})),
         json.dumps(_content(scores=_content()["scores"] | {"success_rate": {"2": None}})),
         json.dumps(_content(n_bits="12")),

@@ -1,8 +1,8 @@
 """Results on disk: read back, checked, and summed up over seeds."""
 
 import json
-import math
 import statistics
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,7 +243,7 @@ def _why_no_scores(scores: Mapping[str, Any]) -> str | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _mixed_splits(records: Iterable[Record]) -> list[str]:
