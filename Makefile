@@ -15,7 +15,7 @@ help:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ddsh needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[deep,methods,search,report,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[deep,methods,search,export,report,dev]'
 	@touch $(READY)
 
 demo: $(READY)
@@ -35,7 +35,7 @@ bench: $(READY)
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,methods,search,report,dev]'
+	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,methods,search,export,report,dev]'
 	{ echo "# Every package that ddsh is tested with; renewed by: make lock"; build/lock/bin/python -m pip freeze --exclude ddsh | sed 's/+cpu$$//'; } > constraints.txt
 
 clean:

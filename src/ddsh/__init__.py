@@ -14,14 +14,27 @@ if TYPE_CHECKING:
     from ddsh.methods import load_model, save_model
     from ddsh.methods.ddsh import DDSH
     from ddsh.methods.lsh import LSH
+    from ddsh.search import ImageSearch
 
 __version__ = "0.1.0"
-__all__ = ["DDSH", "LSH", "BinaryCodes", "DdshError", "evaluate", "load", "load_model", "save_model", "score"]
+__all__ = [
+    "DDSH",
+    "LSH",
+    "BinaryCodes",
+    "DdshError",
+    "ImageSearch",
+    "evaluate",
+    "load",
+    "load_model",
+    "save_model",
+    "score",
+]
 
 _HOMES = {
     "BinaryCodes": "ddsh.codes",
     "DDSH": "ddsh.methods.ddsh",
     "DdshError": "ddsh.errors",
+    "ImageSearch": "ddsh.search",
     "LSH": "ddsh.methods.lsh",
     "evaluate": "ddsh.evaluation",
     "load": "ddsh.datasets",

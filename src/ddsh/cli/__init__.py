@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, experiments, models, report, scoring
+from ddsh.cli import data, experiments, models, report, scoring, search
 from ddsh.cli.show import help_when_alone
 from ddsh.errors import DdshError
 
@@ -23,6 +23,10 @@ app.command("score")(scoring.score)
 app.command("reproduce")(experiments.reproduce)
 app.command("results")(experiments.results)
 app.command("report")(report.report)
+app.add_typer(search.app, name="index")
+app.command("search")(search.search)
+app.command("duplicates")(search.duplicates)
+app.command("export")(search.export)
 app.command("demo")(scoring.demo)
 
 

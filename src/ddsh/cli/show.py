@@ -18,6 +18,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ddsh.base import MethodCard
     from ddsh.experiment import Plan, Run, Trial
     from ddsh.methods._training import TrainingStep
+    from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
 
 _NAMED = 10
 _COLUMNS = tuple(tables.HEADER.index(name) for name in ("method", "bits", "seeds", "MAP", "P@100"))
@@ -55,12 +57,25 @@ def as_json(content: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 @contextmanager
-def counting(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a callback (done, total) that draws a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def counting(title: str, unit: str | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback (done, total) that draws a progress bar on standard error, with the speed if it has a unit."""
+    speed = (_SpeedColumn(unit),) if unit else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
     with _progress(*columns) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class _SpeedColumn(ProgressColumn):
+    """How many of something are done a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> str:
+        """Return the speed of the last few steps."""
+        return f"{task.speed:,.1f} {self._unit}/s" if task.speed else ""
 
 
 @contextmanager
@@ -310,6 +325,62 @@ def summaries(lines: Sequence[Summary]) -> None:
 
 def _table_of(line: Summary) -> tuple[str, str, str]:
     return line.experiment, line.dataset, line.protocol
+
+
+def added(reports: Sequence["AddReport"], left_out: Sequence[Skipped]) -> None:
+    """Show what became of images that were to be indexed."""
+    counts = {
+        name: sum(len(getattr(each, name)) for each in reports) for name in ("added", "known", "moved", "changed")
+    }
+    _print(", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added"))
+    broken = [*left_out, *(file for report in reports for file in report.broken)]
+    if broken:
+        skipped(broken)
+
+
+def refreshed(report: "RefreshReport", n_images: int) -> None:
+    """Show what has become of the files of an index."""
+    changes = ((name, len(getattr(report, name))) for name in ("changed", "moved", "removed"))
+    _print(", ".join([f"{report.unchanged:,} unchanged", *(f"{count:,} {name}" for name, count in changes)]))
+    if report.broken:
+        skipped(report.broken)
+    for folder in report.out_of_reach:
+        _print(escape(f"{folder} is not there or is empty; what it held was left alone."))
+    _print(f"{n_images:,} images")
+
+
+def index_facts(facts: "SearchInfo") -> None:
+    """Show facts about a search index."""
+    table = _table("fact", "value")
+    table.add_row("images", f"{facts.n_images:,} ({facts.n_contents:,} different)")
+    table.add_row("codes", f"{facts.n_codes:,} different, {facts.n_bits} bits, {facts.n_bytes:,} bytes in all")
+    table.add_row("model", f"{facts.method}, fingerprint {facts.fingerprint[:12]}")
+    table.add_row("sees", escape(", ".join(f"{name} {value}" for name, value in facts.preprocessing.items())))
+    table.add_row("index", f"{facts.index}, real outputs {'kept' if facts.keeps_outputs else 'not kept'}")
+    labels = [f"{name} ({count:,})" for name, count in facts.labels.items()]
+    more = f" and {len(labels) - _NAMED:,} more" if len(labels) > _NAMED else ""
+    table.add_row("labels", escape(", ".join(labels[:_NAMED]) or "none") + more)
+    _print(table)
+
+
+def answers(found: Mapping[str, Sequence["Hit"]]) -> None:
+    """Show what each query found."""
+    for query, hits in found.items():
+        _print(f"[bold]{escape(query)}[/]" + ("" if hits else ": nothing was found"))
+        if hits:
+            table = _table("distance", "id", "labels", "path", right=(0, 1))
+            for hit in hits:
+                table.add_row(str(hit.distance), str(hit.id), escape(", ".join(hit.labels)), escape(hit.path))
+            _print(table)
+
+
+def groups(found: Sequence[Sequence["Entry"]]) -> None:
+    """Show groups of near-identical images."""
+    for number, group in enumerate(found, 1):
+        _print(f"[bold]Group {number}[/]")
+        for entry in group:
+            _print(escape(f"  {entry.id}: {entry.path} ({entry.width} x {entry.height}, {entry.n_bytes:,} bytes)"))
+    _print(f"{len(found):,} groups of near-identical images, {sum(map(len, found)):,} images in all")
 
 
 def _table(*columns: str, right: Sequence[int] = ()) -> Table:

@@ -1,0 +1,199 @@
+"""Indexing and searching as a user meets them: the installed program, and its main function, which starts faster."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ddsh.cli import main
+from ddsh.methods import save_model
+from ddsh.methods.lsh import LSH
+
+PROGRAM = Path(sys.executable).with_name("ddsh")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def program(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=os.environ, timeout=120)
+
+
+@pytest.fixture
+def ddsh(capsys):
+    """Run the command line in this process."""
+
+    def run(*arguments):
+        before, sys.argv = sys.argv, ["ddsh", *map(str, arguments)]
+        try:
+            with pytest.raises(SystemExit) as caught:
+                main()
+        finally:
+            sys.argv = before
+        return Outcome(caught.value.code, *capsys.readouterr())
+
+    return run
+
+
+def fails_in_one_line(outcome, *words):
+    assert outcome.returncode == 2, outcome
+    assert outcome.stdout == ""
+    assert outcome.stderr.count("\n") == 1
+    for word in words:
+        assert word in outcome.stderr
+
+
+def _save_lsh(folder, seed):
+    rng = np.random.default_rng(0)
+    save_model(LSH(n_bits=16, seed=seed).fit(rng.random((30, 12 * 12 * 3))), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return _save_lsh(tmp_path_factory.mktemp("model") / "lsh", 0)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("photos")
+    for label in ("cat", "dog"):
+        (folder / label).mkdir()
+        for number in range(5):
+            Image.fromarray(rng.integers(0, 256, (12, 12, 3), np.uint8)).save(folder / label / f"{number}.png")
+    (folder / "cat" / "broken.png").write_text("no image")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, model, photos):
+    """An index that is only read."""
+    folder = tmp_path_factory.mktemp("made") / "index"
+    outcome = program("index", model, photos, "--out", folder, "--keep-outputs")
+    assert outcome.returncode == 0, outcome.stderr
+    return folder, outcome.stdout
+
+
+@pytest.fixture
+def index(made, tmp_path):
+    """An index that may be changed."""
+    return shutil.copytree(made[0], tmp_path / "index")
+
+
+def test_indexing_says_what_it_did_and_lists_broken_files(made):
+    assert "10 added" in made[1]
+    assert "broken.png: not a JPEG" in made[1]
+    assert "10 images of 16 bits" in made[1]
+
+
+def test_indexing_again_goes_on_and_another_model_is_refused(ddsh, index, model, photos, tmp_path):
+    outcome = ddsh("index", "create", model, photos, "--out", index)
+    assert "0 added, 10 known" in outcome.stdout
+    fails_in_one_line(
+        ddsh("index", _save_lsh(tmp_path / "other", 1), photos, "--out", index), "was made with another model"
+    )
+
+
+def test_images_are_added_removed_and_noticed_when_they_go(ddsh, index, photos, tmp_path):
+    mine = shutil.copytree(photos, tmp_path / "mine")
+    Image.new("RGB", (12, 12), "teal").save(mine / "dog" / "new.png")
+    outcome = ddsh("index", "add", index, mine)
+    assert "11 added" in outcome.stdout
+    assert ddsh("index", "remove", index, "1", mine / "dog" / "new.png").stdout.startswith("2 images removed, 19 left")
+    (mine / "dog" / "0.png").unlink()
+    (mine / "dog" / "1.png").rename(mine / "moved.png")
+    outcome = ddsh("index", "refresh", index)
+    assert "17 unchanged, 0 changed, 1 moved, 1 removed" in outcome.stdout
+    facts = json.loads(ddsh("index", "info", index, "--json").stdout)
+    assert (facts["n_images"], facts["n_bits"], facts["labels"]) == (18, 16, {"cat": 9, "dog": 9})
+    fails_in_one_line(ddsh("index", "remove", index, "nowhere.png"), "nowhere.png is not in the index")
+    fails_in_one_line(ddsh("index", "remove", index, "999"), "999")
+
+
+def test_info_shows_a_table(ddsh, made):
+    outcome = ddsh("index", "info", made[0])
+    assert "10 (10 different)" in outcome.stdout
+    assert "real outputs kept" in outcome.stdout
+
+
+def test_a_search_prints_a_table_json_and_a_page(ddsh, made, photos, tmp_path):
+    query = photos / "cat" / "3.png"
+    table = ddsh("search", made[0], query, "2", "-k", 3).stdout
+    assert str(query) in table
+    assert table.count("distance") == 2
+    one, two = json.loads(ddsh("search", made[0], query, "2", "-k", 3, "--label", "cat", "--json").stdout)
+    assert one["hits"][0]["path"] == str(query)
+    assert one["hits"][0]["distance"] == 0
+    assert len(one["hits"][0]["bits"]) == 16
+    assert {label for hit in one["hits"] + two["hits"] for label in hit["labels"]} == {"cat"}
+    outcome = ddsh("search", made[0], query, "--radius", 0, "--rerank", "--html", tmp_path / "found.html")
+    assert outcome.returncode == 0
+    assert "data:image/jpeg" in (tmp_path / "found.html").read_text()
+
+
+def test_a_search_says_that_nothing_was_found(ddsh, made, tmp_path):
+    Image.new("RGB", (12, 12)).save(tmp_path / "black.png")
+    assert "nothing was found" in ddsh("search", made[0], tmp_path / "black.png", "--radius", 0).stdout
+
+
+def test_copies_are_shown_in_groups(ddsh, index, photos, tmp_path):
+    shutil.copy(photos / "cat" / "3.png", tmp_path / "copy.png")
+    ddsh("index", "add", index, tmp_path / "copy.png")
+    assert "1 groups of near-identical images, 2 images in all" in ddsh("duplicates", index).stdout
+    (group,) = json.loads(ddsh("duplicates", index, "--radius", 0, "--json").stdout)
+    assert [Path(entry["path"]).name for entry in group] == ["3.png", "copy.png"]
+
+
+def test_a_table_gives_many_labels(ddsh, tmp_path, model, photos):
+    rows = [f"{photos}/{name},{labels}" for name, labels in (("cat/0.png", "pet;cat"), ("dog/0.png", "pet"))]
+    (tmp_path / "table.csv").write_text("\n".join(["path,labels", *rows, f"{photos}/gone.png,pet"]))
+    outcome = ddsh("index", model, tmp_path / "table.csv", "--out", tmp_path / "index", "--kind", "exact")
+    assert "2 added" in outcome.stdout
+    assert "gone.png: does not exist" in outcome.stdout
+    facts = json.loads(ddsh("index", "info", tmp_path / "index", "--json").stdout)
+    assert (facts["labels"], facts["index"]) == ({"cat": 1, "pet": 2}, "exact")
+
+
+def test_images_that_are_not_there_are_refused_before_anything_is_made(ddsh, tmp_path, model):
+    outcome = ddsh("index", model, "nothing-like-this", "--out", tmp_path / "index")
+    fails_in_one_line(outcome, "nothing-like-this")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("search", "{index}", "{photos}/cat/broken.png"), "not a JPEG"),
+        (("search", "{index}", "{photos}/none.png"), "does not exist"),
+        (("search", "{index}", "1", "-k", "0"), "k must be"),
+        (("search", "{index}", "1", "--radius", "-1"), "radius must be 0 or more"),
+        (("search", "{index}", "1", "--label", "cta"), "Did you mean 'cat'?"),
+        (("search", "{index}", "77"), "No image has the id 77"),
+        (("search", "{photos}", "1"), "holds no search index"),
+        (("duplicates", "{index}", "--radius", "-2"), "radius must be 0 or more"),
+        (("export", "{model}", "--onnx", "{photos}/x.onnx"), "lsh trained no network"),
+        (("index", "{model}", "{photos}"), "--out"),
+        (("index", "{photos}", "{photos}", "--out", "{photos}/new"), "holds no model"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(ddsh, made, photos, model, arguments, words):
+    places = {"index": made[0], "photos": photos, "model": model}
+    fails_in_one_line(ddsh(*(argument.format(**places) for argument in arguments)), words)
+
+
+def test_the_group_shows_its_commands_when_alone(ddsh):
+    for outcome in (ddsh("index"), ddsh("index", "--help"), program("index")):
+        assert outcome.returncode == 0
+        for name in ("create", "add", "remove", "refresh", "info"):
+            assert name in outcome.stdout

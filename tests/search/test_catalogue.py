@@ -1,0 +1,113 @@
+"""The one truth: a state is there as a whole, and what changed since another can be asked for."""
+
+import sqlite3
+
+import pytest
+
+from ddsh.errors import ArtefactError
+from ddsh.search.catalogue import Catalogue, Content, State
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    Catalogue.create(tmp_path / "catalogue.sqlite", "model")
+    with Catalogue(tmp_path / "catalogue.sqlite") as opened:
+        yield opened
+
+
+def put(catalogue, path, byte):
+    content = catalogue.find_content(bytes([byte]) * 32)
+    if content is None:
+        content = catalogue.put_content(Content(bytes([byte]) * 32, 10, 4, 5, bytes([byte]), b"look"))
+    return catalogue.put_image(path, content, 123)
+
+
+def test_changes_since_a_state_are_what_was_added_replaced_and_removed(catalogue, tmp_path):
+    with catalogue.writing():
+        one, two, three = (put(catalogue, tmp_path / f"{byte}.png", byte) for byte in (1, 2, 3))
+    state = catalogue.state()
+    with catalogue.writing():
+        catalogue.remove([one])
+    with catalogue.writing():
+        four = put(catalogue, tmp_path / "4.png", 4)
+        catalogue.replace(two, catalogue.find_content(bytes([3]) * 32), 456)
+    changes = catalogue.changes(state)
+    assert changes.gone.tolist() == [one, two, four]
+    assert changes.ids.tolist() == [two, four]
+    assert changes.packed.tolist() == [[3], [4]]
+    assert catalogue.codes().ids.tolist() == [two, three, four]
+    assert catalogue.count_changes(state) == 3
+    assert catalogue.changes(catalogue.state()).gone.tolist() == []
+
+
+def test_a_block_that_fails_leaves_nothing(catalogue, tmp_path):
+    state = catalogue.state()
+
+    def fail():
+        with catalogue.writing():
+            put(catalogue, tmp_path / "1.png", 1)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (catalogue.count(), catalogue.state()) == (0, state)
+
+
+def test_a_block_that_changes_nothing_is_no_new_state(catalogue):
+    state = catalogue.state()
+    with catalogue.writing():
+        catalogue.remove([5])
+    assert catalogue.state() == state
+
+
+def test_a_state_of_another_history_or_a_forgotten_one_is_not_known(catalogue, tmp_path):
+    first = catalogue.state()
+    for byte in (1, 2):
+        with catalogue.writing():
+            put(catalogue, tmp_path / f"{byte}.png", byte)
+    last = catalogue.state()
+    assert catalogue.has_state(first)
+    assert not catalogue.has_state(State(last.generation, "0" * 16))
+    catalogue.forget_before(last)
+    assert not catalogue.has_state(first)
+    assert catalogue.has_state(last)
+
+
+def test_a_reader_sees_one_state_while_another_writes(catalogue, tmp_path):
+    with Catalogue(tmp_path / "catalogue.sqlite") as reader, reader.reading():
+        assert reader.count() == 0
+        with catalogue.writing():
+            put(catalogue, tmp_path / "1.png", 1)
+        assert reader.count() == 0
+    assert catalogue.count() == 1
+
+
+def test_labels_go_with_their_image_and_contents_with_their_last(catalogue, tmp_path):
+    with catalogue.writing():
+        one, two = (put(catalogue, tmp_path / f"{number}.png", 7) for number in (1, 2))
+        catalogue.set_labels(one, ["b", "a", "a"])
+    assert catalogue.entries([two, one, 99])[1].labels == ("a", "b")
+    assert catalogue.label_counts() == {"a": 1, "b": 1}
+    with catalogue.writing():
+        catalogue.remove([one])
+    assert catalogue.label_counts() == {}
+    assert catalogue.count_contents() == (1, 1)
+    with catalogue.writing():
+        catalogue.remove([two])
+    assert catalogue.find_content(bytes([7]) * 32) is None
+
+
+def test_a_database_of_another_kind_or_version_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "catalogue.sqlite"
+    with pytest.raises(ArtefactError, match="cannot be used"):
+        Catalogue(path)
+    sqlite3.connect(path).execute("CREATE TABLE t (x)").connection.close()
+    with pytest.raises(ArtefactError, match="is not a catalogue"):
+        Catalogue(path)
+    path.unlink()
+    Catalogue.create(path, "model")
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(ArtefactError, match="has version 9"):
+        Catalogue(path)

@@ -1,0 +1,14 @@
+"""kill -9 at random moments: the folder is always whole, old or new, never half."""
+
+from kill_while_writing import BATCH, kill_often
+
+
+def test_a_folder_is_whole_after_kills_while_adding_and_removing(tmp_path):
+    outcomes = kill_often(10, tmp_path, seed=3)
+    assert {outcome.job for outcome in outcomes} == {"add", "remove"}
+    for outcome in outcomes:
+        if outcome.job == "remove":
+            assert outcome.after in (outcome.before, 100)
+        else:
+            assert outcome.after >= outcome.before
+            assert (outcome.after - outcome.before) % BATCH in (0, (640 - outcome.before) % BATCH)

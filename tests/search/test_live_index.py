@@ -1,0 +1,80 @@
+"""The files of the index are made from the catalogue and never stand in its way."""
+
+import shutil
+
+import pytest
+from small_photos import draw
+
+from ddsh import ImageSearch
+from ddsh.search.catalogue import Catalogue
+
+
+def saved(search):
+    return sorted(path.name for path in (search.folder / "index").iterdir())
+
+
+def found(folder):
+    with ImageSearch.open(folder) as search:
+        return [(hit.id, hit.distance) for hit in search.query(1, k=100)]
+
+
+def test_small_changes_are_not_worth_new_files_and_large_ones_are(search, rng):
+    first = saved(search)
+    assert len(first) == 1
+    search.add(draw(rng, (1, 2, 3)))
+    assert saved(search) == first
+    search.add([draw(rng, (1, 2, 3)) for _ in range(5)])
+    assert saved(search) != first
+    assert len(saved(search)) == 1
+
+
+def test_changes_since_the_files_were_written_are_found(search, rng):
+    search.add(draw(rng, (1, 2, 3)))
+    assert len(found(search.folder)) == 19
+
+
+@pytest.mark.parametrize("damage", ["missing", "no manifest", "cut", "unfinished"])
+def test_files_that_are_damaged_or_missing_are_made_again(search, damage):
+    expected = found(search.folder)
+    folder = search.folder / "index" / saved(search)[0]
+    if damage == "missing":
+        shutil.rmtree(folder)
+    elif damage == "no manifest":
+        (folder / "index.json").unlink()
+    elif damage == "cut":
+        for path in folder.glob("*.npy"):
+            path.write_bytes(path.read_bytes()[:-1])
+    else:
+        folder.rename(folder.with_name(f".{folder.name}"))
+    search.close()
+    assert found(search.folder) == expected
+    with ImageSearch.open(search.folder) as again:
+        again.remove([2])
+        assert len(saved(again)) == 1
+    assert found(search.folder) == [hit for hit in expected if hit[0] != 2]
+
+
+def test_files_of_another_history_are_not_believed(search, tmp_path):
+    """A backup of the catalogue is put back while newer files of the index stay."""
+    search.close()
+    backup = tmp_path / "backup.sqlite"
+    shutil.copy(search.folder / "catalogue.sqlite", backup)
+    with ImageSearch.open(search.folder) as opened:
+        opened.remove(range(2, 10))
+    shutil.copy(backup, search.folder / "catalogue.sqlite")
+    assert len(found(search.folder)) == 18
+    with Catalogue(search.folder / "catalogue.sqlite") as catalogue:
+        with catalogue.writing():  # as a writer leaves it that is killed before it saves the index
+            catalogue.remove([18])
+        assert int(saved(search)[0][:12]) == catalogue.state().generation
+    assert {number for number, _ in found(search.folder)} == set(range(1, 18))
+
+
+def test_a_reader_far_behind_catches_up_after_its_state_was_forgotten(search, rng):
+    with ImageSearch.open(search.folder) as reader:
+        assert len(reader.query(1, k=100)) == 18
+        for _ in range(4):
+            search.add([draw(rng, (50, 60, 70)) for _ in range(8)])
+        search.remove(range(2, 12))
+        assert {hit.id for hit in reader.query(1, k=100)} == {hit.id for hit in search.query(1, k=100)}
+        assert len(reader.query(1, k=100)) == 40
