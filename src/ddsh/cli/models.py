@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -21,10 +21,8 @@ from ddsh.evaluation.files import label_arrays
 from ddsh.evaluation.results import encode_rows, items, versions
 from ddsh.labels import Labels, as_labels
 from ddsh.methods import METHODS, get_method, load_model, save_model
+from ddsh.methods._models import extractor_of
 from ddsh.persistence import write_npz
-
-if TYPE_CHECKING:
-    from ddsh.networks.features import FeatureExtractor
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Data = Annotated[str, typer.Argument(help="A dataset's name, a folder of images, a table or a list.")]
@@ -75,15 +73,6 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _extractor(source: dict[str, Any] | None, memory: Path | None = None) -> "FeatureExtractor | None":
-    """Return where a method on features gets them from, or None: from pixels."""
-    if source is None:
-        return None
-    from ddsh.networks.features import FeatureExtractor
-
-    return FeatureExtractor(**source, memory=memory)
-
-
 def _train(
     hasher: Any,  # noqa: ANN401 -- deep methods take more than others
     data: str,
@@ -100,7 +89,7 @@ def _train(
     dataset = load(data, root=root)
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
     start = time.perf_counter()
-    images = items(hasher, dataset, split.train, _extractor(source, memory))
+    images = items(hasher, dataset, split.train, extractor_of(source, memory))
     _fit(hasher, images, dataset.labels.take(split.train), out / "checkpoints", resume)
     if int(os.environ.get("RANK", "0")) != 0:
         return
@@ -177,7 +166,7 @@ def encode(
         source, labels = _images_of(images, root, on_progress)
     rows = np.arange(len(source))
     with show.counting("Encoding") as on_progress:
-        codes = encode_rows(saved.hasher, source, rows, on_progress, _extractor(saved.about.get("features")))
+        codes = encode_rows(saved.hasher, source, rows, on_progress, saved.extractor())
     names = np.array([source.images.name(row) for row in rows.tolist()])
     write_npz(out, codes.to_arrays() | {"names": names} | labels)
     if source.skipped:
@@ -214,7 +203,7 @@ def evaluate(
             "The model was trained on another split of this dataset, so its training images may be queries;"
             " leave out --protocol and --seed."
         )
-    result = score_fitted(saved.hasher, dataset, split, extractor=_extractor(saved.about.get("features")))
+    result = score_fitted(saved.hasher, dataset, split, extractor=saved.extractor())
     if json:
         show.as_json(result.to_dict())
     else:

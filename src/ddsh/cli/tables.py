@@ -4,9 +4,12 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ddsh.base import MethodCard
 from ddsh.evaluation.records import Spread, Summary
+
+if TYPE_CHECKING:
+    from ddsh.base import MethodCard
 
 HEADER = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
 _LATEX = str.maketrans(
@@ -50,13 +53,13 @@ def as_markdown(lines: Sequence[Summary]) -> str:
     return _markdown(HEADER, [cells(line) for line in lines])
 
 
-def methods_markdown(cards: Sequence[MethodCard]) -> str:
+def methods_markdown(cards: Sequence["MethodCard"]) -> str:
     """Return the methods as a Markdown table."""
     header = ("method", "what it is", "published", "learns from", "takes", "differs from the paper in")
     return _markdown(header, [_method(card) for card in cards])
 
 
-def _method(card: MethodCard) -> tuple[str, ...]:
+def _method(card: "MethodCard") -> tuple[str, ...]:
     published = f"{card.authors}, {card.venue} {card.year}"
     learns_from = {"none": "nothing", "unsupervised": "items", "supervised": "items and labels"}[card.supervision]
     return f"`{card.name}`", card.title, published, learns_from, card.inputs, "; ".join(card.deviations) or "nothing"

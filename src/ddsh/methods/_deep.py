@@ -2,13 +2,14 @@
 
 import copy
 import hashlib
+import inspect
 import json
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -33,12 +34,8 @@ from ddsh.networks.weights import fingerprint
 Rows: TypeAlias = NDArray[np.int64]
 
 
-class DeepHasher(Hasher):
-    """A method that trains a network end to end.
-
-    Subclasses write :meth:`_loss` and, where needed, :meth:`_begin_fit`, :meth:`_begin_pass` and :meth:`_after_batch`;
-    what they keep between mini-batches they hand out and take back with :meth:`_state` and :meth:`_restore`.
-    """
+class DeepOptions(TypedDict, total=False):
+    """Parameters that every deep method has; see :class:`DeepHasher`."""
 
     network: str | Network
     image_size: int | None
@@ -48,8 +45,78 @@ class DeepHasher(Hasher):
     device: str
     weights: str | None
     memory: str | None
+
+
+class DeepHasher(Hasher):
+    """A method that trains a network end to end.
+
+    Subclasses write :meth:`_loss` and, where needed, :meth:`_begin_fit`, :meth:`_begin_pass` and :meth:`_after_batch`;
+    what they keep between mini-batches they hand out and take back with :meth:`_state` and :meth:`_restore`. In
+    ``__init__`` they name the parameters that are theirs and pass the others on.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length.
+    network : str or Network
+        A name of :data:`ddsh.networks.NETWORKS`, or your own.
+    image_size : int, optional
+        Side of the images that the network sees; its own if not given.
+    n_frozen : int
+        First stages of the network that keep their pretrained weights; what they put out is computed once.
+    training : Training, optional
+        Passes, learning rate and so on; the method's own if not given.
+    seed : int
+        Of everything random.
+    device : str
+        ``auto``, ``cpu``, ``cuda``, ``mps``.
+    weights : str, optional
+        File with the network's pretrained weights, where they are not a package.
+    memory : str, optional
+        Folder where outputs of frozen stages are kept, for the next run; nothing is kept if not given.
+
+    Attributes
+    ----------
+    model_ : HashNetwork
+        The trained network.
+    history_ : list of dict
+        Loss of every pass and, where the method has one, its objective.
+    """
+
+    usual_training: ClassVar[Training]
+    """How the method is trained if nothing else is said."""
     needs_whole_batch: ClassVar[bool] = False
     """Whether the loss is on pairs inside a mini-batch, which processes that share it must then see whole."""
+
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        network: str | Network = "efficientnet-lite0",
+        image_size: int | None = None,
+        n_frozen: int = 0,
+        training: Training | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        weights: str | None = None,
+        memory: str | None = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.network = network
+        self.image_size = image_size
+        self.n_frozen = n_frozen
+        self.training = training
+        self.seed = seed
+        self.device = device
+        self.weights = weights
+        self.memory = memory
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Return all parameters, of this class and of those it passes others on to (scikit-learn's hook)."""
+        makers = (vars(parent)["__init__"] for parent in cls.__mro__ if "__init__" in vars(parent))
+        named = [given for maker in makers for given in inspect.signature(maker).parameters.values()]
+        return sorted({given.name for given in named if given.kind is given.KEYWORD_ONLY} | {"n_bits"})
 
     def fit(
         self,
@@ -124,12 +191,12 @@ class DeepHasher(Hasher):
         return FrozenLayers(self.model_.backbone, self._n_frozen(), memory)
 
     def _begin_fit(self, labels: Labels) -> None:
-        """Prepare what the method keeps while it trains; without this, it knows how many images there are."""
-        self._n_images = len(labels)
+        """Prepare what the method keeps while it trains: the labels, and what a subclass adds."""
+        self._labels = labels
 
     def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
         """Do what comes before a pass; return the rows to train on and the method's objective, if it has one."""
-        return np.arange(self._n_images), None
+        return np.arange(len(self._labels)), None
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
         """Take note of the outputs of a mini-batch."""
@@ -143,8 +210,7 @@ class DeepHasher(Hasher):
 
     def _schedule(self) -> Training:
         """Return how to train; the default is the method's."""
-        assert self.training is not None, "a method without defaults needs a training"
-        return self.training
+        return self.training or self.usual_training
 
     def _rng(self, *purpose: int) -> np.random.Generator:
         """Return the random numbers for one purpose: the same in every run, wherever it was resumed."""

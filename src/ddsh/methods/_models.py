@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from safetensors.numpy import save
 from ddsh.base import Hasher
 from ddsh.errors import ArtefactError, DdshError, InvalidInput
 from ddsh.persistence import atomic_write
+
+if TYPE_CHECKING:
+    from ddsh.networks.features import FeatureExtractor
 
 FORMAT_VERSION = 1
 _FACTS = "model.json"
@@ -38,6 +41,19 @@ class SavedModel:
     fingerprint: str
     about: dict[str, Any] = field(default_factory=dict)
 
+    def extractor(self) -> "FeatureExtractor | None":
+        """Return where its features come from, or None if it takes images or pixels."""
+        return extractor_of(self.about.get("features"))
+
+
+def extractor_of(features: dict[str, Any] | None, memory: Path | None = None) -> "FeatureExtractor | None":
+    """Return what gives the features that ``about["features"]`` speaks of (network, image_size, weights), if any."""
+    if features is None:
+        return None
+    from ddsh.networks.features import FeatureExtractor
+
+    return FeatureExtractor(**features, memory=memory)
+
 
 def save_model(hasher: Hasher, folder: Path, about: dict[str, Any] | None = None) -> str:
     """Write a trained method to a new folder.
@@ -58,7 +74,7 @@ def save_model(hasher: Hasher, folder: Path, about: dict[str, Any] | None = None
     """
     if (folder / _FACTS).exists():
         raise InvalidInput(f"{folder} holds a model already; choose another folder or remove it.")
-    weights = save({name: np.ascontiguousarray(array) for name, array in hasher.get_weights().items()})
+    weights = save({name: np.asarray(array, order="C") for name, array in hasher.get_weights().items()})
     fingerprint = hashlib.sha256(weights).hexdigest()
     facts = {
         "version": FORMAT_VERSION,

@@ -13,43 +13,12 @@ from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._training import Training
-from ddsh.networks.network import Network
-
-_TRAINING = Training(passes=12, learning_rate=0.05, final_rate=5e-4, momentum=0.9, flip=True)
 
 
 class CodeRegression(DeepHasher):
     """A network that learns given codes: ``fit(images, bits)``, where `bits` is a 0/1 matrix (n, n_bits).
 
     The loss is the mean of (sign - tanh(u))^2 over images and bits, u the outputs of the network.
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length.
-    network : str or Network
-        A name of :data:`ddsh.networks.NETWORKS`, or your own.
-    image_size : int, optional
-        Side of the images that the network sees; its own if not given.
-    n_frozen : int
-        First stages of the network that keep their pretrained weights; what they put out is computed once.
-    training : Training, optional
-        Passes, learning rate and so on; the method's own if not given.
-    seed : int
-        Of everything random.
-    device : str
-        ``auto``, ``cpu``, ``cuda``, ``mps``.
-    weights : str, optional
-        File with the network's pretrained weights, where they are not a package.
-    memory : str, optional
-        Folder where outputs of frozen stages are kept, for the next run; nothing is kept if not given.
-
-    Attributes
-    ----------
-    model_ : HashNetwork
-        The trained network.
-    history_ : list of dict
-        Loss of every pass.
 
     References
     ----------
@@ -68,32 +37,7 @@ class CodeRegression(DeepHasher):
         inputs="images",
         deviations=("the paper does not say how its network was trained",),
     )
-
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        network: str | Network = "efficientnet-lite0",
-        image_size: int | None = None,
-        n_frozen: int = 0,
-        training: Training | None = None,
-        seed: int = 0,
-        device: str = "auto",
-        weights: str | None = None,
-        memory: str | None = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.network = network
-        self.image_size = image_size
-        self.n_frozen = n_frozen
-        self.training = training
-        self.seed = seed
-        self.device = device
-        self.weights = weights
-        self.memory = memory
-
-    def _schedule(self) -> Training:
-        return self.training or _TRAINING
+    usual_training = Training(passes=12, learning_rate=0.05, final_rate=5e-4, momentum=0.9, flip=True)
 
     def _check_labels(self, items: Sized, y: LabelsLike | None) -> Labels | None:
         labels = super()._check_labels(items, y)

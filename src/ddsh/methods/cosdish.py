@@ -1,6 +1,6 @@
 """COSDISH: discrete codes of sampled columns, and signs for all other items."""
 
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,8 @@ from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels
 from ddsh.methods._bqp import Context, Signs, Solver, code_omega
 from ddsh.methods._extension import Extension
+from ddsh.methods._similarity import Dissimilar, dissimilar_weight
 from ddsh.methods._two_step import TwoStepHasher
-
-Dissimilar: TypeAlias = Literal["minus-one", "balanced"]
 
 
 class COSDISH(TwoStepHasher):
@@ -118,7 +117,7 @@ class COSDISH(TwoStepHasher):
     def _learn_from_columns(self, B: Signs, labels: Labels, omega: NDArray[np.intp], rng: np.random.Generator) -> None:  # noqa: N803
         """Improve the codes B, in place, with the similarities to the items `omega`."""
         similar = labels.similar(labels.take(omega))
-        weight = _balance(similar) if self.dissimilar == "balanced" else 1.0
+        weight = dissimilar_weight(similar, self.dissimilar)
         S = np.where(similar, 1.0, -weight)
         gamma = np.setdiff1d(np.arange(len(B)), omega)
         for _ in range(self.n_alternations):
@@ -146,9 +145,3 @@ def code_gamma(B_gamma: Signs, B_omega: Signs, similar: NDArray[np.bool_], weigh
     alike = similar.astype(np.float64) @ B_omega
     pull = alike - weight * (B_omega.sum(axis=0, dtype=np.int64) - alike)
     return np.where(pull == 0, B_gamma, np.where(pull > 0, 1, -1)).astype(np.int8)
-
-
-def _balance(similar: NDArray[np.bool_]) -> float:
-    """Return the number of similar pairs over that of dissimilar ones, or 1 where there are none of these."""
-    share = float(similar.mean())
-    return share / (1 - share) if share < 1 else 1.0

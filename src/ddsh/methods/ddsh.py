@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -16,13 +16,12 @@ from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels, MultiLabels
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
-from ddsh.methods._deep import DeepHasher, Rows
+from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
 from ddsh.methods._pairs import PairLoss, pair_loss
+from ddsh.methods._similarity import Dissimilar, dissimilar_weight
 from ddsh.methods._training import Training
-from ddsh.networks.network import Network
 
 _SAMPLE = 2000
-Dissimilar: TypeAlias = Literal["minus-one", "balanced"]
 
 
 @dataclass(frozen=True)
@@ -93,19 +92,9 @@ class DDSH(DeepHasher):
 
     Parameters
     ----------
-    n_bits : int
-        Code length.
     preset : {"tuned", "scratch", "release", "paper"}
         Where the parameters come from that are not given: ``tuned`` for pretrained networks, ``scratch`` for networks
         without pretrained weights, ``release`` and ``paper`` are the authors'.
-    network : str or Network
-        A name of :data:`ddsh.networks.NETWORKS`, or your own.
-    image_size : int, optional
-        Side of the images that the network sees; its own if not given.
-    n_frozen : int
-        First stages of the network that keep their pretrained weights; what they put out is computed once.
-    training : Training, optional
-        Passes, learning rate and so on; the preset's if not given.
     n_inner : int, optional
         Passes with one Omega; the preset's if not given.
     n_omega : int, optional
@@ -119,21 +108,8 @@ class DDSH(DeepHasher):
         S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs weigh the same; the preset's if not given.
     loss : {"l2", "logistic"}
         The loss on pairs; the paper's is L2.
-    seed : int
-        Of everything random.
-    device : str
-        ``auto``, ``cpu``, ``cuda``, ``mps``.
-    weights : str, optional
-        File with the network's pretrained weights, where they are not a package.
-    memory : str, optional
-        Folder where outputs of frozen stages are kept, for the next run; nothing is kept if not given.
-
-    Attributes
-    ----------
-    model_ : HashNetwork
-        The trained network.
-    history_ : list of dict
-        Loss and objective of every pass.
+    **options
+        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
 
     References
     ----------
@@ -162,37 +138,22 @@ class DDSH(DeepHasher):
         n_bits: int = 32,
         *,
         preset: str = "tuned",
-        network: str | Network = "efficientnet-lite0",
-        image_size: int | None = None,
-        n_frozen: int = 0,
-        training: Training | None = None,
         n_inner: int | None = None,
         n_omega: int | None = None,
         solver: Solver | None = None,
         context: Context | None = None,
         dissimilar: Dissimilar | None = None,
         loss: str = "l2",
-        seed: int = 0,
-        device: str = "auto",
-        weights: str | None = None,
-        memory: str | None = None,
+        **options: Unpack[DeepOptions],
     ) -> None:
-        self.n_bits = n_bits
+        super().__init__(n_bits, **options)
         self.preset = preset
-        self.network = network
-        self.image_size = image_size
-        self.n_frozen = n_frozen
-        self.training = training
         self.n_inner = n_inner
         self.n_omega = n_omega
         self.solver = solver
         self.context = context
         self.dissimilar = dissimilar
         self.loss = loss
-        self.seed = seed
-        self.device = device
-        self.weights = weights
-        self.memory = memory
 
     def settings(self) -> Preset:
         """Return the preset with the parameters that were given in its place."""
@@ -213,7 +174,7 @@ class DDSH(DeepHasher):
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
 
     def _begin_fit(self, labels: Labels) -> None:
-        self._labels = labels
+        super()._begin_fit(labels)
         self._settings = self.settings()
         self._pair_loss: PairLoss = pair_loss(self.loss, self.n_bits)
         self._check_pairs(labels)
@@ -264,9 +225,7 @@ class DDSH(DeepHasher):
     def _similarity(self, rows: Rows) -> NDArray[np.float64]:
         """Return S between `rows` and Omega: 1 for similar pairs, -1 or -r for others."""
         similar = self._labels.take(rows).similar(self._labels.take(self._omega))
-        share = similar.mean()
-        dissimilar = -share / (1 - share) if self._settings.dissimilar == "balanced" and share < 1 else -1.0
-        S = np.where(similar, 1.0, dissimilar)
+        S = np.where(similar, 1.0, -dissimilar_weight(similar, self._settings.dissimilar))
         if isinstance(self._labels, MultiLabels):
             many = np.diff(self._labels.matrix.indptr) > 1
             # Dissimilar pairs of two multi-label images say little: the authors give them S = 0.
@@ -329,10 +288,6 @@ class DDSHMAC(DDSH):
     def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
         super().__init__(n_bits, **options)
         self.mac_weight = mac_weight
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return sorted([*DDSH._get_param_names(), "mac_weight"])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -1,6 +1,6 @@
 """DPSH: deep pairwise-supervised hashing."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -11,12 +11,8 @@ from torch.nn import functional
 from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
-from ddsh.methods._deep import DeepHasher, Rows
+from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
 from ddsh.methods._training import Training
-from ddsh.networks.network import Network
-
-# No momentum: with it the outputs went to zero in our trials, perhaps because it lags behind outputs a pass old.
-_TRAINING = Training(passes=12, learning_rate=2.0, final_rate=0.02, flip=True)
 
 
 class DPSH(DeepHasher):
@@ -32,34 +28,11 @@ class DPSH(DeepHasher):
 
     Parameters
     ----------
-    n_bits : int
-        Code length.
-    network : str or Network
-        A name of :data:`ddsh.networks.NETWORKS`, or your own.
-    image_size : int, optional
-        Side of the images that the network sees; its own if not given.
-    n_frozen : int
-        First stages of the network that keep their pretrained weights; what they put out is computed once.
-    training : Training, optional
-        Passes, learning rate and so on; the method's own if not given.
     eta : float
         Weight of the quantisation term, as in the paper's objective, where it stands beside a sum over n^2 pairs; the
         authors use 10 on CIFAR-10.
-    seed : int
-        Of everything random.
-    device : str
-        ``auto``, ``cpu``, ``cuda``, ``mps``.
-    weights : str, optional
-        File with the network's pretrained weights, where they are not a package.
-    memory : str, optional
-        Folder where outputs of frozen stages are kept, for the next run; nothing is kept if not given.
-
-    Attributes
-    ----------
-    model_ : HashNetwork
-        The trained network.
-    history_ : list of dict
-        Loss of every pass.
+    **options
+        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
 
     References
     ----------
@@ -80,35 +53,19 @@ class DPSH(DeepHasher):
         inputs="images",
         deviations=("a rate that falls geometrically, mirrored images, fewer passes",),
     )
+    # No momentum: with it the outputs went to zero in our trials, perhaps because it lags behind outputs a pass old.
+    usual_training = Training(passes=12, learning_rate=2.0, final_rate=0.02, flip=True)
     needs_whole_batch = True
 
     def __init__(
         self,
         n_bits: int = 32,
         *,
-        network: str | Network = "efficientnet-lite0",
-        image_size: int | None = None,
-        n_frozen: int = 0,
-        training: Training | None = None,
         eta: float = 10.0,
-        seed: int = 0,
-        device: str = "auto",
-        weights: str | None = None,
-        memory: str | None = None,
+        **options: Unpack[DeepOptions],
     ) -> None:
-        self.n_bits = n_bits
-        self.network = network
-        self.image_size = image_size
-        self.n_frozen = n_frozen
-        self.training = training
+        super().__init__(n_bits, **options)
         self.eta = eta
-        self.seed = seed
-        self.device = device
-        self.weights = weights
-        self.memory = memory
-
-    def _schedule(self) -> Training:
-        return self.training or _TRAINING
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -117,7 +74,6 @@ class DPSH(DeepHasher):
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
-        self._labels = labels
         # Zeros say nothing: an image counts from when it is first seen.
         self._U = np.zeros((len(labels), self.n_bits), np.float32)
 

@@ -19,8 +19,7 @@ from ddsh.methods import load_model
 
 if TYPE_CHECKING:
     from ddsh.base import Hasher
-    from ddsh.methods import SavedModel
-    from ddsh.networks.features import FeatureExtractor
+    from ddsh.methods._models import SavedModel
     from ddsh.networks.hashing import HashNetwork
 
 PREPROCESSING_VERSION = 1
@@ -39,7 +38,7 @@ class Encoder:
     def __init__(self, saved: "SavedModel") -> None:
         self._hasher = saved.hasher
         self._network = network_of(saved.hasher)
-        self._extractor = _extractor(saved.about.get("features"))
+        self._extractor = saved.extractor()
         self.method = saved.hasher.card.name
         self.n_bits = saved.hasher.n_bits
         self.preprocessing = self._preprocessing(saved.about.get("features"))
@@ -87,7 +86,7 @@ class Encoder:
                 "image_size": size,
                 "checksum": self._checksum(features),
             }
-        return version | {"pixels": np.asarray(self._hasher.n_features_in_).item()}
+        return version | {"pixels": self._hasher.n_features_in_}
 
     def _checksum(self, features: Mapping[str, Any]) -> str | None:
         """Return the checksum of the weights behind the features: the known one, or that of the user's own file."""
@@ -125,14 +124,6 @@ def network_of(hasher: "Hasher") -> "HashNetwork | None":
     deep = getattr(learned, "regression", hasher)
     network: HashNetwork | None = getattr(deep, "model_", None)
     return network
-
-
-def _extractor(source: Mapping[str, Any] | None) -> "FeatureExtractor | None":
-    if source is None:
-        return None
-    from ddsh.networks.features import FeatureExtractor
-
-    return FeatureExtractor(**source)
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
