@@ -19,19 +19,18 @@ def spec_of(tmp_path):
 
 def test_what_is_not_said_has_its_usual_value(spec_of):
     spec = spec_of("")
-    assert (spec.name, spec.network, spec.examples, spec.title, spec.paper) == ("x", None, (), "", {})
+    assert (spec.name, spec.network, spec.examples) == ("x", None, ())
     assert spec.network_params() == {}
     assert spec.rule() == get_protocol("sample")
 
 
 def test_everything_that_can_be_said_is_read(spec_of):
     spec = spec_of(
-        'network = "small-grey"\nimage_size = 32\nn_frozen = 0\nweights = "w.mat"\nexamples = [8]\ntitle = "T"\n'
-        "paper = { lsh = [0.1, 1] }\n"
+        'network = "small-grey"\nimage_size = 32\nn_frozen = 0\nweights = "w.mat"\nexamples = [8]\n'
         "[quick]\nbits = [8]\nseeds = [0]\nn_train = 200\nn_query = 50\nn_database = 900\npasses = 2\n"
     )
     assert spec.network_params() == {"network": "small-grey", "image_size": 32, "n_frozen": 0, "weights": "w.mat"}
-    assert (spec.examples, spec.title, spec.paper) == ((8,), "T", {"lsh": (0.1, 1.0)})
+    assert spec.examples == (8,)
     assert spec.quick == Quick((8,), (0,), n_query=50, n_train=200, n_database=900, passes=2)
 
 
@@ -43,9 +42,6 @@ def test_everything_that_can_be_said_is_read(spec_of):
         ("network = 3\n", "network must be a text"),
         ("image_size = 0\n", "image_size"),
         ("n_frozen = -1\n", "n_frozen"),
-        ("paper = { lsh = [0.1] }\n", "each of 2 bits"),
-        ('paper = { lsh = ["a", "b"] }\n', "list of numbers"),
-        ("paper = 3\n", "paper must be a table"),
         ("quick = 3\n", "quick must be a table"),
         ("[quick]\nfast = true\n", "unknown: fast"),
         ("[quick]\npasses = 0\n", "quick.passes"),

@@ -1,6 +1,5 @@
 """Experiments in TOML files."""
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -52,9 +51,7 @@ def read_spec(path: Path) -> Spec:
             f" unknown: {', '.join(sorted(unknown)) or 'none'}."
         )
     try:
-        spec = Spec(name=path.stem, **{name: _READERS[name](name, value) for name, value in content.items()})
-        _check_paper(spec)
-        return spec
+        return Spec(name=path.stem, **{name: _READERS[name](name, value) for name, value in content.items()})
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
 
@@ -125,26 +122,6 @@ def _method(label: str, given: Mapping[str, Any]) -> Method:
     return Method(label, _text(f"methods.{label}.method", given.get("method", label)), params)
 
 
-def _paper(name: str, value: object) -> dict[str, tuple[float, ...]]:
-    return {label: _figures(f"{name}.{label}", given) for label, given in _table(name, value).items()}
-
-
-def _check_paper(spec: Spec) -> None:
-    for label, figures in spec.paper.items():
-        if len(figures) != len(spec.bits):
-            raise InvalidInput(f"paper.{label} needs one number for each of {len(spec.bits)} bits; got {len(figures)}.")
-
-
-def _figures(name: str, value: object) -> tuple[float, ...]:
-    if not isinstance(value, list) or not all(_is_figure(one) for one in value):
-        raise InvalidInput(f"{name} must be a list of numbers, one for each code length; got {value!r}.")
-    return tuple(float(one) for one in value)
-
-
-def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _quick(name: str, value: object) -> Quick:
     given = _table(name, value)
     readers: Mapping[str, Any] = {"bits": _bits, "seeds": _seeds}
@@ -165,7 +142,5 @@ _READERS: Mapping[str, Any] = {
     "n_frozen": _n_frozen,
     "weights": _text,
     "examples": _bits,
-    "title": _text,
-    "paper": _paper,
     "quick": _quick,
 }

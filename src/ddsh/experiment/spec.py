@@ -1,7 +1,7 @@
 """What an experiment is: dataset x protocol x methods x bits x seeds."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +114,6 @@ class Spec:
         File with its pretrained weights, where they are not a package.
     examples : tuple of int
         Code lengths of which a few queries are kept with the images that they find.
-    title : str
-        What to call it in a report.
-    paper : mapping of str to tuple of float
-        The paper's figures by label, one for each code length.
     quick : Quick
         What a quick look changes.
     is_quick : bool
@@ -135,8 +131,6 @@ class Spec:
     n_frozen: int | None = None
     weights: str | None = None
     examples: tuple[int, ...] = ()
-    title: str = ""
-    paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     quick: Quick = USUAL_QUICK
     is_quick: bool = False
 
