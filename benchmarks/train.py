@@ -1,5 +1,7 @@
 """One pass of DDSH beside a bare forward-backward-step pass of the same network on the same images, in one run.
 
+Measured in CPU time on one thread, so that other work on the machine does not count.
+
 Usage: python benchmarks/train.py [REPEATS]
 """
 
@@ -23,25 +25,25 @@ CASES = (("efficientnet-lite0", 64, 1100), ("small-grey", 28, 5000))
 
 
 def bare_pass(images: list[np.ndarray], network: str, image_size: int) -> float:
-    """Return the seconds of the second of two passes that do nothing but learn to put out zero."""
+    """Return the CPU seconds of the second of two passes that do nothing but learn to put out zero."""
     model = HashNetwork(build_network(network, image_size=image_size), N_BITS, 0).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     pixels = model.backbone.prepare(images)
     for _ in range(2):
-        start = time.perf_counter()
+        start = time.process_time()
         for first in range(0, len(pixels), BATCH):
             loss = torch.tanh(model(torch.from_numpy(pixels[first : first + BATCH]))).square().mean()
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def ddsh_pass(images: list[np.ndarray], labels: Labels, network: str, image_size: int) -> float:
-    """Return the seconds of the second of two passes of DDSH: discrete coding, training, codes kept up to date."""
+    """Return the CPU seconds of the second of two passes of DDSH: discrete coding, training, codes kept up to date."""
     ends = []
     method = DDSH(N_BITS, network=network, image_size=image_size, training=SETTING, n_omega=N_OMEGA)
-    method.fit(images, labels, on_step=lambda step: ends.append(time.perf_counter()))
+    method.fit(images, labels, on_step=lambda step: ends.append(time.process_time()))
     return ends[-1] - ends[len(ends) // 2 - 1]
 
 
@@ -65,6 +67,7 @@ def compare(network: str, image_size: int, n_images: int, repeats: int) -> None:
 def main() -> None:
     """Compare on the default network, and on one so small that the discrete step shows most."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    torch.set_num_threads(1)
     for network, image_size, n_images in CASES:
         compare(network, image_size, n_images, repeats)
 

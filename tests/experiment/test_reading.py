@@ -127,3 +127,49 @@ def test_a_quick_look_changes_what_it_names_and_is_kept_apart(spec_of, tmp_path)
     usual = spec_of("").quicker()
     assert (usual.seeds, usual.rule().split(load("sample"), 0).protocol.name) == ((0,), "sample-quick")
     assert spec_of("").folder(tmp_path) == tmp_path / "x"
+
+
+@pytest.fixture
+def part_of(tmp_path):
+    """Read a part of an experiment that has three methods, two lengths and a quick look at one of them."""
+    (tmp_path / "whole.toml").write_text(
+        SMALLEST + "[quick]\nbits = [8]\n[methods.lsh]\n[methods.itq]\n[methods.sdh]\n"
+    )
+
+    def read(text):
+        path = tmp_path / "part.toml"
+        path.write_text(text)
+        return read_spec(path)
+
+    return read
+
+
+def test_a_part_keeps_its_results_among_those_of_the_whole(part_of, tmp_path):
+    part = part_of('of = "whole"\nfigure = "map"\nlabels = ["sdh", "lsh"]\nbits = [12]\n')
+    assert part.folder(tmp_path) == tmp_path / "whole"
+    assert [(run.label, run.n_bits) for run in part.with_seeds(1).runs()] == [("lsh", 12), ("sdh", 12)]
+    assert part.quicker().bits == (12,)
+    assert part.figure == "map"
+
+
+def test_a_part_without_choices_is_the_whole(part_of, tmp_path):
+    assert part_of('of = "whole"\n') == read_spec(tmp_path / "whole.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('of = "hole"\n', "hole.toml cannot be read"),
+        ('of = "part"\n', "missing: bits"),
+        ("of = 3\n", "of must be a text"),
+        ('of = "whole"\nseeds = [1]\n', "got seeds"),
+        ('of = "whole"\nlabels = ["lhs"]\n', "Did you mean 'lsh'"),
+        ('of = "whole"\nlabels = "lsh"\n', "list of texts"),
+        ('of = "whole"\nbits = [24]\n', "whole has 8, 12; got 24"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_refused_in_one_line(part_of, text, word):
+    with pytest.raises(InvalidInput, match=word) as caught:
+        part_of(text)
+    assert "part.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)

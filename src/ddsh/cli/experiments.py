@@ -53,7 +53,7 @@ def reproduce(
             bars.close()
             typer.echo(f"ddsh: stopped, {bars.state()}; the same command goes on from there.", err=True)
             raise SystemExit(_STOPPED) from None
-    _conclude(outcome, spec.folder(results))
+    _conclude(outcome, spec, results)
 
 
 def _chosen(
@@ -71,7 +71,8 @@ def _with_network(spec: "Spec", network: str | None, image_size: int | None, wei
     return spec if network is None else spec.with_network(network, image_size, weights)
 
 
-def _conclude(outcome: "Outcome", folder: Path) -> None:
+def _conclude(outcome: "Outcome", spec: "Spec", results: Path) -> None:
+    folder = spec.folder(results)
     if outcome.failed:
         n_runs = len(outcome.failed) + len(outcome.written) + outcome.n_there
         raise DdshError(f"{len(outcome.failed)} of {n_runs} runs failed; the others are in {folder}.")
@@ -79,6 +80,8 @@ def _conclude(outcome: "Outcome", folder: Path) -> None:
         typer.echo(f"{len(outcome.written)} results written to {folder}")
     else:
         typer.echo(f"Nothing to do: all {outcome.n_there} results are in {folder}")
+    if spec.figure:
+        typer.echo(f"ddsh report {folder.parent} draws it: report/figures/{spec.name}-{spec.figure}.svg")
 
 
 def results(

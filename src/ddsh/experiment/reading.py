@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ MAX_BYTES = 1_000_000
 """Larger files are no experiments."""
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_NOT_IN_FILES = {"name", "is_quick"}
+_NOT_IN_FILES = {"name", "figure", "is_quick"}
 _NEEDED = {"dataset", "protocol", "bits", "seeds", "methods"}
+_OF_A_PART = {"of", "figure", "labels", "bits"}
 
 
 def find_spec(given: str, folder: Path) -> Path:
@@ -41,8 +42,36 @@ def find_spec(given: str, folder: Path) -> Path:
 
 
 def read_spec(path: Path) -> Spec:
-    """Read an experiment from a TOML file; whatever does not fit is refused with a reason."""
+    """Read an experiment from a TOML file; whatever does not fit is refused with a reason.
+
+    A file with ``of`` is a part of another experiment, such as a figure that needs some of a table's runs: it has the
+    other one's name, and its results are among the other one's.
+    """
     content = _read_toml(path)
+    return _part(path, content) if "of" in content else _whole(path, content)
+
+
+def _part(path: Path, content: Mapping[str, Any]) -> Spec:
+    if unknown := content.keys() - _OF_A_PART:
+        raise InvalidInput(f"{path}: a part of an experiment has {', '.join(sorted(_OF_A_PART))}; got {min(unknown)}.")
+    try:
+        whole = path.parent / f"{_text('of', content['of'])}.toml"
+        spec = _whole(whole, _read_toml(whole))
+        spec = replace(spec, figure=_text("figure", content["figure"])) if "figure" in content else spec
+        spec = _with_some_bits(spec, content["bits"]) if "bits" in content else spec
+        return spec.only(_texts("labels", content["labels"])) if "labels" in content else spec
+    except (InvalidInput, UnknownName) as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def _with_some_bits(spec: Spec, value: object) -> Spec:
+    lengths = _bits("bits", value)
+    if unknown := set(lengths) - set(spec.bits):
+        raise InvalidInput(f"bits: {spec.name} has {', '.join(map(str, spec.bits))}; got {min(unknown)}.")
+    return replace(spec, bits=lengths, quick=replace(spec.quick, bits=None))
+
+
+def _whole(path: Path, content: Mapping[str, Any]) -> Spec:
     known = {field.name for field in fields(Spec)} - _NOT_IN_FILES
     unknown, missing = content.keys() - known, _NEEDED - content.keys()
     if unknown or missing:
@@ -70,6 +99,12 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidInput(f"{name} must be a text; got {value!r}.")
     return value
+
+
+def _texts(name: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not value:
+        raise InvalidInput(f"{name} must be a list of texts; got {value!r}.")
+    return [_text(name, one) for one in value]
 
 
 def _count(name: str, value: object, least: int = 1) -> int:

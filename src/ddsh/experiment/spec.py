@@ -116,6 +116,8 @@ class Spec:
         Code lengths of which a few queries are kept with the images that they find.
     quick : Quick
         What a quick look changes.
+    figure : str, optional
+        The figure of the report that shows it, where it was made for one.
     is_quick : bool
         Whether this is that quick look.
     """
@@ -132,6 +134,7 @@ class Spec:
     weights: str | None = None
     examples: tuple[int, ...] = ()
     quick: Quick = USUAL_QUICK
+    figure: str | None = None
     is_quick: bool = False
 
     def runs(self) -> Iterator[Run]:
