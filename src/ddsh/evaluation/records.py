@@ -32,6 +32,7 @@ _OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
     "bits": dict,
     "outputs": dict,
     "examples": dict,
+    "reranked": dict,
 }
 
 
@@ -141,6 +142,11 @@ class Record:
     def examples(self) -> Mapping[str, Any] | None:
         """Queries with what they find; see :class:`ddsh.evaluation.examples.Examples`."""
         return self.content.get("examples")
+
+    @property
+    def reranked(self) -> Mapping[str, float] | None:
+        """Scores with real outputs; see :class:`ddsh.evaluation.reranking.Reranked`."""
+        return self.content.get("reranked")
 
     @property
     def machine(self) -> Mapping[str, Any] | None:

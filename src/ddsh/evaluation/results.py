@@ -21,6 +21,7 @@ from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import InvalidInput
 from ddsh.evaluation.examples import Examples, draw_examples
 from ddsh.evaluation.health import BitHealth, Histogram, bit_health, histogram_of_outputs
+from ddsh.evaluation.reranking import Reranked, score_reranked
 from ddsh.evaluation.scores import Scores, score
 from ddsh.networks import NETWORKS
 
@@ -109,6 +110,8 @@ class Result:
         What the network puts out for the queries, after tanh; None for methods on features.
     examples : Examples or None
         A few queries with what they find, where they were asked for.
+    reranked : Reranked or None
+        The scores with real outputs beside the codes, where they were asked for.
     history : list of dict
         What each pass of a training brought; empty for methods that do not train in passes.
     seconds : float
@@ -137,6 +140,7 @@ class Result:
     bits: BitHealth
     outputs: Histogram | None
     examples: Examples | None
+    reranked: Reranked | None
     history: list[dict[str, Any]]
     seconds: float
     peak_memory: int | None
@@ -146,7 +150,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
-        parts = ("bits", "outputs", "examples", "machine")
+        parts = ("bits", "outputs", "examples", "reranked", "machine")
         plain = {name: asdict(part) for name in parts if (part := getattr(self, name)) is not None}
         return vars(self) | plain | {"scores": self.scores.to_dict()}
 
@@ -160,6 +164,7 @@ def evaluate(
     fit: Callable[..., Any] | None = None,
     extractor: Extractor | None = None,
     examples: bool = False,
+    reranked: bool = False,
 ) -> Result:
     """Split, fit on train, encode query and database, and score once.
 
@@ -179,6 +184,8 @@ def evaluate(
         Where methods on features get them from.
     examples : bool
         Keep a few queries with the images that they find.
+    reranked : bool
+        Score also the ranking by real outputs.
 
     Returns
     -------
@@ -188,7 +195,7 @@ def evaluate(
     start = time.perf_counter()
     split = protocol.split(dataset, seed)
     (fit or hasher.fit)(items(hasher, dataset, split.train, extractor), dataset.labels.take(split.train))
-    return score_fitted(hasher, dataset, split, start, extractor=extractor, examples=examples)
+    return score_fitted(hasher, dataset, split, start, extractor=extractor, examples=examples, reranked=reranked)
 
 
 def score_fitted(
@@ -199,11 +206,13 @@ def score_fitted(
     *,
     extractor: Extractor | None = None,
     examples: bool = False,
+    reranked: bool = False,
 ) -> Result:
     """Encode query and database with a fitted method and score them; time runs from `start`, or from now."""
     start = time.perf_counter() if start is None else start
-    outputs = np.concatenate([hasher.project(block) for block in _blocks(hasher, dataset, split.query, extractor)])
-    query, database = BinaryCodes.from_outputs(outputs), encode_rows(hasher, dataset, split.database, None, extractor)
+    query_outputs = _project(hasher, dataset, split.query, extractor)
+    outputs = query_outputs, _project(hasher, dataset, split.database, extractor)
+    query, database = map(BinaryCodes.from_outputs, outputs)
     labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
     network, image_size, weights = _network(hasher, extractor)
     return Result(
@@ -219,8 +228,9 @@ def score_fitted(
         params=hasher.describe_params(),
         scores=score(query, database, *labels, top_k=split.protocol.top_k),
         bits=bit_health(database, len(dataset.class_names)),
-        outputs=histogram_of_outputs(outputs) if hasher.inputs == "images" else None,
+        outputs=histogram_of_outputs(query_outputs) if hasher.inputs == "images" else None,
         examples=draw_examples(dataset, split, query, database) if examples else None,
+        reranked=score_reranked(*outputs, *labels, split.protocol.top_k) if reranked else None,
         history=getattr(hasher, "history_", []),
         seconds=time.perf_counter() - start,
         peak_memory=peak_memory(),
@@ -244,6 +254,12 @@ def network_params(hasher: "Hasher") -> dict[str, Any]:
     described = hasher.describe_params()
     parts = (part for part in (described, *described.values()) if isinstance(part, dict) and "network" in part)
     return next(parts, {})
+
+
+def _project(
+    hasher: "Hasher", dataset: Dataset, rows: NDArray[np.int64], extractor: Extractor | None
+) -> NDArray[np.floating[Any]]:
+    return np.concatenate([hasher.project(block) for block in _blocks(hasher, dataset, rows, extractor)])
 
 
 def encode_rows(

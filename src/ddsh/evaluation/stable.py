@@ -45,11 +45,11 @@ def rank_stably(
             places = np.flatnonzero(row_similar[set_of[order]])
             gains[0, places] += 1.0
             gains[1, places] += 1.0 / max(len(places), 1)
-            precisions[row] = _average_precision(places, top_k, convention)
+            precisions[row] = average_precision_of(places, top_k, convention)
     return StableRanking(precisions, gains)
 
 
-def _average_precision(places: NDArray[np.intp], top_k: int | None, convention: APConvention) -> float:
+def average_precision_of(places: NDArray[np.intp], top_k: int | None, convention: APConvention) -> float:
     """Return AP from the sorted places (from 0) of the relevant items."""
     found = places if top_k is None else places[places < top_k]
     divisor = len(found) if convention == "retrieved" or top_k is None else min(top_k, len(places))

@@ -177,5 +177,6 @@ _READERS: Mapping[str, Any] = {
     "n_frozen": _n_frozen,
     "weights": _text,
     "examples": _bits,
+    "reranked": _bits,
     "quick": _quick,
 }

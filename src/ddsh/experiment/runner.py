@@ -113,8 +113,16 @@ class Workshop:
         path = self.path(run)
         checkpoints = path.with_suffix(".checkpoints")
         fit = _fit(hasher, checkpoints, on_step)
-        rule, examples = self.spec.rule(), run.n_bits in self.spec.examples
-        result = evaluate(hasher, dataset, rule, run.seed, fit=fit, extractor=extractor, examples=examples)
+        result = evaluate(
+            hasher,
+            dataset,
+            self.spec.rule(),
+            run.seed,
+            fit=fit,
+            extractor=extractor,
+            examples=run.n_bits in self.spec.examples,
+            reranked=run.n_bits in self.spec.reranked,
+        )
         made = replace(result, commit=self.commit, machine=this_machine(_device(hasher)))
         _write(path, {"experiment": self.spec.name, "label": run.label} | made.to_dict())
         shutil.rmtree(checkpoints, ignore_errors=True)

@@ -114,6 +114,8 @@ class Spec:
         File with its pretrained weights, where they are not a package.
     examples : tuple of int
         Code lengths of which a few queries are kept with the images that they find.
+    reranked : tuple of int
+        Code lengths of which the ranking by real outputs is scored, too.
     quick : Quick
         What a quick look changes.
     figure : str, optional
@@ -133,6 +135,7 @@ class Spec:
     n_frozen: int | None = None
     weights: str | None = None
     examples: tuple[int, ...] = ()
+    reranked: tuple[int, ...] = ()
     quick: Quick = USUAL_QUICK
     figure: str | None = None
     is_quick: bool = False

@@ -13,12 +13,12 @@ from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Skipped
 from ddsh.datasets.images import Image
 from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.index.reranking import Outputs, to_half
 from ddsh.persistence import atomic_write
 from ddsh.search.catalogue import Catalogue, Content, FileRow
 from ddsh.search.encoder import Encoder
 from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, in_threads
 from ddsh.search.folder import IMAGES
-from ddsh.search.ranking import Outputs, to_half
 from ddsh.search.reports import AddReport
 
 BATCH = 128

@@ -17,6 +17,7 @@ from ddsh.datasets.images import Image, decode_image, read_image
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.index import get_index
 from ddsh.index.base import Index
+from ddsh.index.reranking import Outputs
 from ddsh.search import folder as layout
 from ddsh.search.adding import Adder, Given
 from ddsh.search.catalogue import Catalogue, Entry, State
@@ -25,7 +26,7 @@ from ddsh.search.files import ImageLike, absolute, find_images, thumbnail
 from ddsh.search.folder import Manifest
 from ddsh.search.live import AUTO, LiveIndex
 from ddsh.search.looks import TOLERANCE, group
-from ddsh.search.ranking import Outputs, real_order
+from ddsh.search.ranking import real_order
 from ddsh.search.refreshing import Refresher
 from ddsh.search.reports import AddReport, RefreshReport
 
