@@ -87,6 +87,8 @@ class DeepHasher(Hasher):
     """How the method is trained if nothing else is said."""
     needs_whole_batch: ClassVar[bool] = False
     """Whether the loss is on pairs inside a mini-batch, which processes that share it must then see whole."""
+    _folded: tuple[HashNetwork, HashNetwork] | None = None
+    """The trained network, and what it was folded to for inference."""
 
     def __init__(
         self,
@@ -166,6 +168,7 @@ class DeepHasher(Hasher):
         if store and not resume:
             store.require_none()
         loop.run(store)
+        self._folded = None
         self.history_: list[dict[str, Any]] = loop.history
 
     @abstractmethod
@@ -276,10 +279,16 @@ class DeepHasher(Hasher):
         self._run(items, labels, None, False, None)
 
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
-        model = fold_batch_norm(self.model_)
+        model = self._inference_network()
         with torch.inference_mode():
             outputs = [model.finish(maps, n_done).cpu().numpy() for maps, n_done in self._maps(items, model)]
         return np.concatenate(outputs)
+
+    def _inference_network(self) -> HashNetwork:
+        """Return the network with batch normalisation folded, which is done once: a single query must not wait."""
+        if self._folded is None or self._folded[0] is not self.model_:
+            self._folded = self.model_, fold_batch_norm(self.model_)
+        return self._folded[1]
 
     def _maps(self, images: ImageSource, model: HashNetwork) -> Iterator[tuple[Tensor, int]]:
         """Yield images a chunk at a time with how many stages they have passed: some, if those are remembered."""

@@ -54,7 +54,7 @@ class DPSH(DeepHasher):
         deviations=("a rate that falls geometrically, mirrored images, fewer passes",),
     )
     # No momentum: with it the outputs went to zero in our trials, perhaps because it lags behind outputs a pass old.
-    usual_training = Training(passes=12, learning_rate=2.0, final_rate=0.02, flip=True)
+    usual_training = Training(passes=12, learning_rate=0.5, final_rate=5e-3, flip=True)
     needs_whole_batch = True
 
     def __init__(
