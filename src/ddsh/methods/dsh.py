@@ -43,7 +43,7 @@ class DSH(DeepHasher):
         inputs="images",
         deviations=("mini-batches of 128, a rate that falls geometrically, less weight decay, fewer passes",),
     )
-    usual_training = Training(passes=12, learning_rate=0.02, final_rate=2e-4, momentum=0.9, flip=True)
+    usual_training = Training(passes=12, learning_rate=3e-3, final_rate=3e-5, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(
