@@ -1,12 +1,14 @@
 """A million codes: every index beside faiss's own IndexBinaryFlat, in one run, on the same codes, one thread each.
 
-Searches are measured in CPU time, so that other work on the machine does not count.
+Searches are measured in CPU time, so that other work on the machine does not count. Code lengths may be given, such as
+python benchmarks/index.py 12 24 32 48
 """
 
 import resource
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ FLIPPED = 0.03
 K = 20
 RADIUS = 2
 REPEATS = 3
+LENGTHS = (48, 64)
 
 
 def random_bits(rng: np.random.Generator, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
@@ -52,7 +55,7 @@ def best_of(repeats: int, call: Callable[[], Any], clock: Callable[[], float] = 
 
 
 def padded(codes: BinaryCodes) -> NDArray[np.uint8]:
-    """Return codes as faiss is fastest with: filled up to 64 bits."""
+    """Return codes as faiss is fastest with: filled up to a multiple of 64 bits."""
     return np.ascontiguousarray(codes.words().T).view(np.uint8)
 
 
@@ -71,11 +74,12 @@ def time_peer(peer: Any, queries: BinaryCodes) -> tuple[float, float, NDArray[An
 
 def compare(title: str, codes: BinaryCodes, queries: BinaryCodes) -> None:
     """Time all indexes on the same codes and print how many times as fast as faiss they are."""
-    peer = faiss.IndexBinaryFlat(64)
-    peer.add(padded(codes))
+    filled = padded(codes)
+    peer = faiss.IndexBinaryFlat(8 * filled.shape[1])
+    peer.add(filled)
     nearest, radius, distances, n_inside = time_peer(peer, queries)
     per_query = 1000 / len(queries)
-    print(f"{title}, {codes.n_bits} bits, {len(np.unique(codes.words())):,} different:")
+    print(f"{title}, {codes.n_bits} bits, {len(np.unique(filled, axis=0)):,} different:")
     print(f"  IndexBinaryFlat   k={K} {nearest * per_query:6.3f} ms, r={RADIUS} {radius * per_query:6.3f} ms")
     for name in INDEXES:
         index = get_index(name)(codes.n_bits)
@@ -105,11 +109,11 @@ def time_opening(index: Index, queries: BinaryCodes) -> None:
     )
 
 
-def main() -> None:
-    """Run the four comparisons, then open each index."""
+def main(lengths: Sequence[int]) -> None:
+    """Compare random and clustered codes of each length, then open each index."""
     faiss.omp_set_num_threads(1)
     print(f"{N_CODES:,} codes, {N_QUERIES} queries at once, one thread, CPU time a query; faiss {faiss.__version__}")
-    for n_bits in (48, 64):
+    for n_bits in lengths:
         for title, draw in (("random", random_bits), ("clustered", clustered_bits)):
             rng = np.random.default_rng(0)
             codes = BinaryCodes.from_bits(draw(rng, N_CODES, n_bits))
@@ -123,4 +127,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main([int(n_bits) for n_bits in sys.argv[1:]] or LENGTHS)

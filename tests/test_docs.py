@@ -1,6 +1,8 @@
 """What the documentation says of the code is what the code says."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,3 +24,11 @@ def test_every_link_to_a_file_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("name", ["adding-a-dataset", "adding-a-network"])
+def test_the_code_of_a_page_runs(name, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{name}.md").read_text(), re.DOTALL)
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert outcome.returncode == 0, outcome.stderr

@@ -9,7 +9,7 @@ import pytest
 from handmade import bare_content, new_content, old_content
 
 from ddsh.errors import ArtefactError, UnknownName
-from ddsh.report import read_folder, write_report
+from ddsh.report import FIGURES, read_folder, write_report
 
 HEADINGS = [
     "Mean average precision",
@@ -27,12 +27,13 @@ HEADINGS = [
     "Cost against accuracy",
     "Provenance",
 ]
-CHARTS = {
+NAMES = {
     "map",
     "precision-recall-by-rank",
     "precision-recall-by-radius",
     "precision-at-k",
     "success-rate",
+    "case-study",
     "outputs",
     "bit-balance",
     "training-loss",
@@ -173,7 +174,8 @@ def test_figures_follow_the_colours_of_the_page(elements):
 
 def test_every_figure_is_written_in_three_formats(full_report):
     names = Counter(path.stem.removeprefix("map-cifar10-") for path in full_report.figures)
-    assert names == dict.fromkeys(CHARTS, 3)
+    assert names == dict.fromkeys(NAMES, 3)
+    assert sorted(FIGURES) == sorted(NAMES)
     starts = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     for path in full_report.figures:
         assert path.read_bytes().startswith(starts[path.suffix])

@@ -5,20 +5,12 @@ from dataclasses import dataclass
 
 from ddsh.report import tables
 from ddsh.report.cases import CaseStudy
-from ddsh.report.chart import Chart
+from ddsh.report.chart import ABOUT_LEARNING, ABOUT_RANKING, Chart
 from ddsh.report.markup import Html, element, plain
 from ddsh.report.paper import Paper
 from ddsh.report.sections import Cell, Section
 from ddsh.report.words import counted, duration
 
-_ABOUT_RANKING = (
-    "map",
-    "precision-recall-by-rank",
-    "precision-recall-by-radius",
-    "precision-at-k",
-    "success-rate",
-)
-_ABOUT_LEARNING = ("bit-balance", "outputs", "training-loss", "training-objective", "cost")
 _TIES = {"expected": ", ties averaged", "stable": ", ties in the order of the database"}
 _HEALTH = (
     "How the codes of the database use their bits, over all seeds. The best bit is one half of the time (entropy 1) and"
@@ -67,10 +59,10 @@ def section_block(part: Drawn, case: CaseStudy | None, paper: Paper, name: str) 
         element("p", _setting(section)),
         _tiles(section, paper),
         _map_block(section, paper),
-        *_some(blocks, _ABOUT_RANKING),
+        *_some(blocks, ABOUT_RANKING),
         *_case_blocks(case),
         *_health_blocks(section, paper),
-        *_some(blocks, _ABOUT_LEARNING),
+        *_some(blocks, ABOUT_LEARNING),
         _provenance_block(section, paper),
     ]
     return element("section", *content, id=name)

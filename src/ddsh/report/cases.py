@@ -30,6 +30,35 @@ class CaseStudy:
     style: str
 
 
+@dataclass(frozen=True)
+class KeptExamples:
+    """What the runs of a section kept of their searches.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length.
+    of_label : mapping of str to Examples
+        Those of the first seed that has any, line by line.
+    """
+
+    n_bits: int
+    of_label: Mapping[str, Examples]
+
+
+def kept_examples(section: Section) -> KeptExamples | None:
+    """Return the examples of a section at the length that most labels have, or None where no run kept any."""
+    n_bits = section.usual_bits(lambda run: run.examples)
+    if n_bits is None:
+        return None
+    found = {
+        cell.label: next(run.examples for run in cell.runs if run.examples)
+        for cell in section.in_order(n_bits)
+        if any(run.examples for run in cell.runs)
+    }
+    return KeptExamples(n_bits, found)
+
+
 def case_study(section: Section, paper: Paper, name: str) -> CaseStudy | None:
     """Return the case study of a section at one code length, or None where no run kept any images.
 
@@ -42,19 +71,15 @@ def case_study(section: Section, paper: Paper, name: str) -> CaseStudy | None:
     name : str
         What its style rules start with; no other of the page does.
     """
-    n_bits = section.usual_bits(lambda run: run.examples)
-    if n_bits is None:
+    kept = kept_examples(section)
+    if kept is None:
         return None
-    sheets = {
-        cell.label: next(run.examples for run in cell.runs if run.examples)
-        for cell in section.in_order(n_bits)
-        if any(run.examples for run in cell.runs)
-    }
+    sheets = kept.of_label
     classes = {label: f"{name}-{number}" for number, label in enumerate(sheets)}
     style = "".join(_rule(classes[label], examples) for label, examples in sheets.items())
     rows = dict.fromkeys(query.row for examples in sheets.values() for query in examples.queries)
     cases = (_case(row, sheets, classes, paper, is_open=place < _OPEN) for place, row in enumerate(rows))
-    return CaseStudy(n_bits, element("div", *cases, class_="cases"), style)
+    return CaseStudy(kept.n_bits, element("div", *cases, class_="cases"), style)
 
 
 def _rule(class_: str, examples: Examples) -> str:

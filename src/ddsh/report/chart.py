@@ -6,6 +6,18 @@ from typing import Literal, TypeAlias
 Numbers: TypeAlias = tuple[float, ...]
 Kind: TypeAlias = Literal["curve", "points", "bars", "steps"]
 
+ABOUT_RANKING = (
+    "map",
+    "precision-recall-by-rank",
+    "precision-recall-by-radius",
+    "precision-at-k",
+    "success-rate",
+)
+ABOUT_LEARNING = ("bit-balance", "outputs", "training-loss", "training-objective", "cost")
+CASE_STUDY = "case-study"
+FIGURES = (*ABOUT_RANKING, CASE_STUDY, *ABOUT_LEARNING)
+"""What figures are called, in the page's order; a file is called ``<experiment>-<figure>``."""
+
 
 @dataclass(frozen=True)
 class Series:

@@ -23,7 +23,6 @@ _PANELS_IN_A_ROW = 4
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.56, 0.08, 0.26, 0.42
 _LEGEND_COLUMNS = (2, 5, 6, 7)
 _LEGEND_LINE = 0.19
-_PIXELS_PER_INCH = 200
 _GROUP_WIDTH = 0.84
 _NARROW = 4
 _MANY_DECADES = 100
@@ -36,6 +35,7 @@ _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "ddsh",
     "pdf.fonttype": 42,
     "pdf.compression": 6,
+    "image.composite_image": False,
     "text.parse_math": False,
     "font.family": ["DejaVu Sans"],
     "font.size": 8,
@@ -57,6 +57,8 @@ _SETTINGS: dict[Any, Any] = {
     "axes.facecolor": "none",
 }
 FORMATS = ("svg", "png", "pdf")
+PIXELS_PER_INCH = 200
+"""Of PNG files."""
 
 
 def draw_files(chart: Chart, looks: Looks, kinds: Iterable[str] = FORMATS) -> dict[str, bytes]:
@@ -71,7 +73,7 @@ def draw_files(chart: Chart, looks: Looks, kinds: Iterable[str] = FORMATS) -> di
     kinds : iterable of {"svg", "png", "pdf"}
         The formats of the files.
     """
-    with _settings(fonts_as="path"):
+    with settings(fonts_as="path"):
         columns = min(len(chart.panels), _PANELS_IN_A_ROW)
         handles = _handles(chart, looks)
         legend_columns = min(len(handles), _LEGEND_COLUMNS[columns - 1])
@@ -80,15 +82,15 @@ def draw_files(chart: Chart, looks: Looks, kinds: Iterable[str] = FORMATS) -> di
         for place, panel in enumerate(chart.panels, start=1):
             _draw_panel(figure.add_subplot(rows, columns, place), panel, looks)
         figure.legend(handles=handles, loc="lower center", ncols=legend_columns, handlelength=2.6)
-        return {kind: _saved(figure, kind) for kind in kinds}
+        return {kind: saved(figure, kind) for kind in kinds}
 
 
 def draw_panel(panel: Panel, looks: Looks) -> bytes:
     """Return one panel as SVG without a legend, its texts as texts, and named groups for what can be pointed at."""
-    with _settings(fonts_as="none"):
+    with settings(fonts_as="none"):
         figure = _figure(1, 1, 0.0)
         _draw_panel(figure.add_subplot(), panel, looks)
-        return _saved(figure, "svg", transparent=True)
+        return saved(figure, "svg", transparent=True)
 
 
 def group_name(look: Look) -> str:
@@ -109,18 +111,24 @@ def error_name(look: Look, place: int) -> str:
 @cache
 def sample(look: Look, kind: Kind) -> bytes:
     """Return what a label looks like in a kind of panel, as a small SVG."""
-    with _settings(fonts_as="none"):
+    with settings(fonts_as="none"):
         figure = Figure(figsize=(0.36, 0.16))
         if kind == "bars":
             figure.add_artist(Rectangle((0.1, 0.1), 0.8, 0.8, **_bar(look)))
         else:
             figure.add_artist(Line2D([0.05, 0.5, 0.95], [0.5] * 3, markevery=[1], **_line(look, kind)))
-        return _saved(figure, "svg", transparent=True)
+        return saved(figure, "svg", transparent=True)
 
 
 @contextmanager
-def _settings(fonts_as: str) -> Iterator[None]:
-    """Draw by our settings alone; a character that the font lacks is a box in the file, and no reason to warn."""
+def settings(fonts_as: str) -> Iterator[None]:
+    """Draw by our settings alone; a character that the font lacks is a box in the file, and no reason to warn.
+
+    Parameters
+    ----------
+    fonts_as : {"path", "none"}
+        Whether letters in SVG are drawn or stay text.
+    """
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS | {"svg.fonttype": fonts_as})
@@ -143,9 +151,10 @@ def _figure(columns: int, rows: int, legend: float) -> Figure:
     return figure
 
 
-def _saved(figure: Figure, kind: str, *, transparent: bool = False) -> bytes:
+def saved(figure: Figure, kind: str, *, transparent: bool = False) -> bytes:
+    """Return a figure as a file of one of :data:`FORMATS`, without the date."""
     file = io.BytesIO()
-    figure.savefig(file, format=kind, metadata=_NO_DATES[kind], transparent=transparent, dpi=_PIXELS_PER_INCH)
+    figure.savefig(file, format=kind, metadata=_NO_DATES[kind], transparent=transparent, dpi=PIXELS_PER_INCH)
     return file.getvalue()
 
 

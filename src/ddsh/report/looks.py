@@ -10,7 +10,7 @@ from ddsh.report.paper import Paper
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#222222")
 """Okabe and Ito's colours, safe for the colour-blind; without yellow, which is lost on white."""
 
-INK, GRID, PAPER = PALETTE[-1], "#d9d9d9", "#ffffff"
+INK, GRID, PAPER, WRONG = PALETTE[-1], "#d9d9d9", "#ffffff", "#d4202c"
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
 _HATCHES = ("", "////", "....", "xxxx")

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ddsh.codes import MAX_BITS
+from ddsh.errors import BrokenImage
 from ddsh.evaluation import Machine
 from ddsh.evaluation.examples import Example, Examples
 from ddsh.evaluation.health import BitHealth, Histogram
 from ddsh.evaluation.records import Record
 from ddsh.report.markup import plain
+from ddsh.report.sheets import cut_sheet
 
 Part = TypeVar("Part")
 MAX_POINTS = 10_000
 MAX_SHEET = 10_000_000
 _ROUNDING = 1e-6
-_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, BrokenImage)
 _SHEET = re.compile(r"data:image/(?:jpeg|png);base64,[A-Za-z0-9+/]+={0,2}")
 
 
@@ -196,7 +198,9 @@ def _examples(content: Mapping[str, Any]) -> Examples:
     _demand(all(len(query.hits) < columns for query in queries))
     sheet = str(content["sheet"])
     _demand(len(sheet) <= MAX_SHEET and _SHEET.fullmatch(sheet) is not None)
-    return Examples(int(content["tile"]), columns, sheet, queries)
+    examples = Examples(int(content["tile"]), columns, sheet, queries)
+    cut_sheet(examples)
+    return examples
 
 
 def _example(content: Mapping[str, Any]) -> Example:

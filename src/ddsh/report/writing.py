@@ -4,13 +4,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ddsh.errors import ArtefactError, DdshError, UnknownName
 from ddsh.evaluation.records import Record, read_results
 from ddsh.persistence import atomic_write
 from ddsh.report.blocks import Drawn
-from ddsh.report.chart import Chart
+from ddsh.report.chart import CASE_STUDY, Chart
 from ddsh.report.charts import make_charts
+from ddsh.report.gallery import Gallery, make_gallery
 from ddsh.report.looks import Looks, make_looks
 from ddsh.report.markup import Html, printable
 from ddsh.report.page import make_page
@@ -45,12 +47,20 @@ class Report:
 
 @dataclass(frozen=True)
 class _Job:
-    """A chart to be drawn, and what it is called in the page and as a file."""
+    """A figure to be drawn, and what it is called in the page and as a file."""
 
     section: Section
-    chart: Chart
+    content: Chart | Gallery
     looks: Looks
     name: str
+
+
+class _Pencils(NamedTuple):
+    """What draws: a chart in the page, a chart as files, a case study as files."""
+
+    in_page: Callable[[Chart, Looks, str], Html]
+    chart_files: Callable[[Chart, Looks, Sequence[str]], dict[str, bytes]]
+    gallery_files: Callable[[Gallery, Sequence[str]], dict[str, bytes]]
 
 
 def read_folder(folder: Path) -> tuple[list[Record], list[str]]:
@@ -114,10 +124,10 @@ def write_report(
         raise ArtefactError(f"None of {len(records)} results can be shown. {' '.join(broken[:1])}")
     missing = [line for section in sections for line in gaps(section)]
     lines = tuple(map(printable, [*problems, *broken, *missing]))
-    jobs = _jobs(sections, paper)
-    figures, paths = _draw(jobs, out / "figures", formats, on_progress)
+    jobs = _jobs(sections, paper, with_galleries=bool(formats))
+    drawn, paths = _draw(jobs, out / "figures", formats, on_progress)
     parts = [
-        Drawn(section, tuple((job.chart, figures[job.name]) for job in jobs if job.section is section))
+        Drawn(section, tuple((chart, figure) for owner, chart, figure in drawn if owner is section))
         for section in sections
     ]
     page = out / PAGE
@@ -126,12 +136,15 @@ def write_report(
     return Report(page, tuple(paths), lines)
 
 
-def _jobs(sections: Sequence[Section], paper: Paper) -> list[_Job]:
-    return [
-        _Job(section, chart, make_looks(section.labels, paper), f"{name}-{chart.name}")
-        for section, name in zip(sections, _names(sections), strict=True)
-        for chart in make_charts(section)
-    ]
+def _jobs(sections: Sequence[Section], paper: Paper, *, with_galleries: bool) -> list[_Job]:
+    """Return all figures; case studies only where files are wanted, for the page shows them in its own way."""
+    jobs = []
+    for section, name in zip(sections, _names(sections), strict=True):
+        looks = make_looks(section.labels, paper)
+        jobs += [_Job(section, chart, looks, f"{name}-{chart.name}") for chart in make_charts(section)]
+        if with_galleries and (gallery := make_gallery(section, paper)):
+            jobs.append(_Job(section, gallery, looks, f"{name}-{CASE_STUDY}"))
+    return jobs
 
 
 def _names(sections: Sequence[Section]) -> list[str]:
@@ -146,14 +159,15 @@ def _names(sections: Sequence[Section]) -> list[str]:
 
 def _draw(
     jobs: Sequence[_Job], folder: Path, formats: Sequence[str], on_progress: Callable[[int, int], None] | None
-) -> tuple[dict[str, Html], list[Path]]:
-    """Draw all charts, for the page and as files."""
-    drawn, paths = {}, []
-    chart_figure, draw_files = _pencils()
+) -> tuple[list[tuple[Section, Chart, Html]], list[Path]]:
+    """Draw all figures, for the page and as files."""
+    drawn: list[tuple[Section, Chart, Html]] = []
+    paths: list[Path] = []
+    pencils = _pencils()
     for n_done, job in enumerate(jobs, start=1):
-        drawn[job.name] = chart_figure(job.chart, job.looks, job.name)
-        files = draw_files(job.chart, job.looks, formats) if formats else {}
-        for kind, content in files.items():
+        if isinstance(job.content, Chart):
+            drawn.append((job.section, job.content, pencils.in_page(job.content, job.looks, job.name)))
+        for kind, content in _files(job, pencils, formats).items():
             paths.append(folder / f"{job.name}.{kind}")
             with atomic_write(paths[-1]) as file:
                 file.write(content)
@@ -162,16 +176,25 @@ def _draw(
     return drawn, paths
 
 
-def _pencils() -> tuple[Callable[..., Html], Callable[..., dict[str, bytes]]]:
-    """Return what draws charts; matplotlib is imported here, where it is needed."""
+def _files(job: _Job, pencils: _Pencils, formats: Sequence[str]) -> dict[str, bytes]:
+    if not formats:
+        return {}
+    if isinstance(job.content, Chart):
+        return pencils.chart_files(job.content, job.looks, formats)
+    return pencils.gallery_files(job.content, formats)
+
+
+def _pencils() -> _Pencils:
+    """Return what draws; matplotlib is imported here, where it is needed."""
     try:
         from ddsh.report.drawing import draw_files
         from ddsh.report.figures import chart_figure
+        from ddsh.report.mosaic import draw_gallery
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
         raise DdshError("A report needs matplotlib. Run: pip install 'ddsh[report]'") from error
-    return chart_figure, draw_files
+    return _Pencils(chart_figure, draw_files, draw_gallery)
 
 
 def _check_formats(formats: Iterable[str]) -> None:

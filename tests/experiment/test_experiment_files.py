@@ -1,0 +1,50 @@
+"""Every file in experiments/ can be run, and what it is drawn as can be drawn."""
+
+from pathlib import Path
+
+import pytest
+
+from ddsh.datasets import DATASETS
+from ddsh.experiment import read_spec
+from ddsh.experiment.plan import build
+from ddsh.networks import NETWORKS
+from ddsh.report import FIGURES
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "experiments").glob("*.toml"))
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def test_there_are_experiments():
+    assert {"map-cifar10", "map-svhn", "map-nuswide", "case-study-cifar10"} <= {path.stem for path in FILES}
+
+
+@every_file
+def test_its_dataset_protocol_and_network_are_known(path):
+    spec = read_spec(path)
+    assert spec.dataset in DATASETS
+    assert spec.rule().name == spec.protocol.removesuffix("-validation")
+    assert spec.quicker().rule().name.startswith(spec.rule().name)
+    assert spec.network is None or spec.network in NETWORKS
+
+
+@every_file
+def test_every_method_takes_its_parameters(path):
+    spec = read_spec(path)
+    for grid in (spec, spec.quicker()):
+        for run in grid.with_seeds(1).runs():
+            hasher = build(run, grid)
+            hasher._check_parameters()  # what fit asks first
+            assert (hasher.card.name, hasher.n_bits, hasher.seed) == (run.method, run.n_bits, run.seed)
+
+
+@every_file
+def test_what_it_is_drawn_as_is_a_figure_of_the_report(path):
+    spec = read_spec(path)
+    assert spec.figure is None or spec.figure in FIGURES
+    assert spec.figure != "case-study" or set(spec.bits) & set(spec.examples)
+
+
+@every_file
+def test_the_documentation_names_it(path):
+    assert f"`{path.stem}`" in (ROOT / "docs" / "experiments.md").read_text()
