@@ -286,6 +286,8 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"n_frozen": 3}, lambda x, y: (x, y), "has 2 stages"),
         ({"n_frozen": 1, "training": replace(FAST, crop=1)}, lambda x, y: (x, y), "needs crop=0"),
         ({"solver": "locl"}, lambda x, y: (x, y), "Did you mean 'local'"),
+        ({"dissimilar": "minus"}, lambda x, y: (x, y), "Did you mean 'minus-one'"),
+        ({"context": "after"}, lambda x, y: (x, y), "Known: before, others"),
         ({"device": "cuda:99"}, lambda x, y: (x, y), "cannot be used here"),
         ({"network": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
         ({"training": Training(passes=3, learning_rate=1e30)}, lambda x, y: (x, y), "smaller learning rate"),

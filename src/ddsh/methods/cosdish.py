@@ -1,16 +1,14 @@
 """COSDISH: discrete codes of sampled columns, and signs for all other items."""
 
-from typing import get_args
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.base import MethodCard
-from ddsh.errors import InvalidInput, UnknownName
+from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._bqp import Context, Signs, Solver, code_omega
 from ddsh.methods._extension import Extension
-from ddsh.methods._similarity import Dissimilar, dissimilar_weight
+from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
 from ddsh.methods._two_step import TwoStepHasher
 
 
@@ -101,9 +99,7 @@ class COSDISH(TwoStepHasher):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(f"{name} must be at least 1; got {value}.")
-        for name, known in (("solver", Solver), ("context", Context), ("dissimilar", Dissimilar)):
-            if getattr(self, name) not in get_args(known):
-                raise UnknownName(name, str(getattr(self, name)), get_args(known))
+        check_choices(self.solver, self.context, self.dissimilar)
 
     def _learn_codes(self, labels: Labels) -> Signs:
         rng = np.random.Generator(np.random.PCG64(self.seed))

@@ -18,7 +18,7 @@ from ddsh.labels import Labels, MultiLabels
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
 from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
 from ddsh.methods._pairs import PairLoss, pair_loss
-from ddsh.methods._similarity import Dissimilar, dissimilar_weight
+from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
 from ddsh.methods._training import Training
 
 _SAMPLE = 2000
@@ -170,6 +170,7 @@ class DDSH(DeepHasher):
         super()._check_parameters()
         settings = self.settings()
         pair_loss(self.loss, self.n_bits)
+        check_choices(settings.solver, settings.context, settings.dissimilar)
         if settings.n_inner < 1 or settings.n_omega < 1:
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
 

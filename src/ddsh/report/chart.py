@@ -15,6 +15,9 @@ ABOUT_RANKING = (
 )
 ABOUT_LEARNING = ("bit-balance", "outputs", "training-loss", "training-objective", "cost")
 CASE_STUDY = "case-study"
+FORMATS = ("svg", "png", "pdf")
+"""Kinds of files that a figure is written as."""
+
 FIGURES = (*ABOUT_RANKING, CASE_STUDY, *ABOUT_LEARNING)
 """What figures are called, in the page's order; a file is called ``<experiment>-<figure>``."""
 

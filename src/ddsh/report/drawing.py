@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ddsh.report.chart import Chart, Kind, Panel, Series
+from ddsh.report.chart import FORMATS, Chart, Kind, Panel, Series
 from ddsh.report.looks import GRID, INK, PAPER, Look, Looks
 
 _PANEL_SIZE = (2.8, 2.2)
@@ -56,7 +56,6 @@ _SETTINGS: dict[Any, Any] = {
     "figure.facecolor": PAPER,
     "axes.facecolor": "none",
 }
-FORMATS = ("svg", "png", "pdf")
 PIXELS_PER_INCH = 200
 """Of PNG files."""
 

@@ -10,7 +10,7 @@ from ddsh.errors import ArtefactError, DdshError, UnknownName
 from ddsh.evaluation.records import Record, read_results
 from ddsh.persistence import atomic_write
 from ddsh.report.blocks import Drawn
-from ddsh.report.chart import CASE_STUDY, Chart
+from ddsh.report.chart import CASE_STUDY, FORMATS, Chart
 from ddsh.report.charts import make_charts
 from ddsh.report.gallery import Gallery, make_gallery
 from ddsh.report.looks import Looks, make_looks
@@ -20,7 +20,6 @@ from ddsh.report.paper import Paper, read_paper
 from ddsh.report.runs import read_runs
 from ddsh.report.sections import Section, gaps, make_sections
 
-FORMATS = ("svg", "png", "pdf")
 PAGE = "index.html"
 _KNOWN_FILES = (".json", ".md")
 _LONGEST_NAME = 60
