@@ -1,5 +1,5 @@
-# make demo: set up, then hash and score the bundled sample
-# make test: set up, then all checks and tests
+# make demo: set up, then train, score, report, index and search the bundled sample
+# make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench: the benchmarks;  make lock: renew constraints.txt
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,7 +7,7 @@ READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test browser check bench lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -15,14 +15,18 @@ help:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ddsh needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[deep,methods,search,export,report,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[deep,methods,search,export,report,service,dev]'
 	@touch $(READY)
 
 demo: $(READY)
-	@$(BIN)/ddsh demo
+	@$(BIN)/ddsh demo --out build/demo
 
-test: check
+test: browser check
 	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+
+browser:
+	@! command -v chromium >/dev/null && test "$$(id -u)" = 0 && command -v apt-get >/dev/null && timeout 300 sh -c \
+		'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y chromium' >/dev/null 2>&1 </dev/null || true
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,7 +39,7 @@ bench: $(READY)
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,methods,search,export,report,dev]'
+	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,methods,search,export,report,service,dev]'
 	{ echo "# Every package that ddsh is tested with; renewed by: make lock"; build/lock/bin/python -m pip freeze --exclude ddsh | sed 's/+cpu$$//'; } > constraints.txt
 
 clean:

@@ -44,6 +44,14 @@ class BrokenImage(DataError):
     """One image file cannot be decoded."""
 
 
+class NotAnImage(BrokenImage):
+    """The content is of no kind of image that is read here."""
+
+
+class TooManyPixels(BrokenImage):
+    """An image has more pixels than the limit; nothing was decoded."""
+
+
 class DownloadError(DdshError):
     """A file could not be fetched, or arrived with the wrong content."""
 

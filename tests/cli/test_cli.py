@@ -58,12 +58,38 @@ def test_score_prints_json_with_every_option(codes):
     assert 0 < found["map_low"] <= found["map"] <= found["map_high"] <= 1
 
 
-def test_demo_trains_ddsh_and_scores_it_beside_a_random_projection():
-    random, learned = json.loads(ddsh("demo", "--json", "--bits", 16, "--passes", 2).stdout)
-    assert (random["method"], learned["method"]) == ("lsh", "ddsh")
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What a short demo prints, and its folder."""
+    folder = tmp_path_factory.mktemp("desk") / "demo"
+    outcome = ddsh("demo", "--out", folder, "--bits", 16, "--passes", 2)
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout, folder
+
+
+def test_demo_trains_ddsh_and_scores_it_beside_a_random_projection(shown):
+    _, folder = shown
+    random, learned = (json.loads((folder / "results/demo" / f"{name}.json").read_text()) for name in ("lsh", "ddsh"))
     assert random["split"] == learned["split"]
     assert 0.2 < random["scores"]["map"] < 0.5
     assert learned["history"][-1]["objective"] < learned["history"][0]["objective"]
+    assert "DDSH" in (folder / "report/index.html").read_text()
+
+
+def test_demo_ends_with_an_index_that_can_be_searched(shown):
+    printed, folder = shown
+    assert f"serve {folder / 'index'}" in printed
+    found = json.loads(ddsh("search", folder / "index", 3, "-k", 4, "--json").stdout)
+    assert [hit["id"] for hit in found[0]["hits"]].count(3) <= 1
+    assert len(found[0]["hits"]) == 4
+
+
+def test_demo_leaves_a_folder_alone_that_is_not_its_own(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    outcome = ddsh("demo", "--out", tmp_path)
+    assert outcome.returncode == 2
+    assert "--out" in outcome.stderr
+    assert (tmp_path / "thesis.tex").exists()
 
 
 @pytest.fixture
@@ -143,7 +169,7 @@ def test_an_experiment_runs_what_is_missing(tmp_path):
     ("arguments", "words"),
     [
         (["demoo"], ["Did you mean 'demo'"]),
-        (["demo", "--jsn"], ["--jsn", "--json"]),
+        (["demo", "--bit"], ["--bit", "--bits"]),
         (["score", "one.npz"], ["Missing argument", "database"]),
         (["score", "no.npz", "no.npz"], ["no.npz does not exist"]),
         (["score", "a", "b", "--ties", "none"], ["none", "expected"]),

@@ -28,7 +28,7 @@ from ddsh.datasets.images import (
     decode_image,
     read_image,
 )
-from ddsh.errors import BrokenImage, DataError
+from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
 
 ORIENTATION = 0x0112
 HEIGHT, WIDTH = 16, 24
@@ -336,6 +336,23 @@ def test_a_bomb_is_refused_by_its_header(size: tuple[int, int]) -> None:
     with pytest.raises(BrokenImage, match=r"pixels.*100,000,000"):
         decode_image(png_header(*size))
     assert time.perf_counter() - began < 0.5
+
+
+def test_whoever_decodes_may_set_a_lower_limit_of_pixels() -> None:
+    data = encoded(Pillow.new("RGB", (5, 4)), "PNG")
+    assert decode_image(data, max_pixels=20).shape == (4, 5, 3)
+    with pytest.raises(TooManyPixels, match="5 x 4 pixels; expected 1 to 19 in all"):
+        decode_image(data, max_pixels=19)
+    with pytest.raises(TooManyPixels, match="limit of 19"):
+        decode_image(png_header(50_000, 50_000), max_pixels=19)
+
+
+def test_what_is_no_image_at_all_is_told_from_what_is_damaged() -> None:
+    with pytest.raises(NotAnImage, match="not a JPEG"):
+        decode_image(b"text")
+    with pytest.raises(BrokenImage) as caught:
+        decode_image(png_header(5, 4))
+    assert not isinstance(caught.value, NotAnImage | TooManyPixels)
 
 
 def test_a_size_that_makes_pillow_warn_is_judged_by_our_limit_alone() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, experiments, models, report, scoring, search
+from ddsh.cli import data, demo, experiments, models, report, scoring, search, serve
 from ddsh.cli.show import help_when_alone
 from ddsh.errors import DdshError
 
@@ -26,8 +26,9 @@ app.command("report")(report.report)
 app.add_typer(search.app, name="index")
 app.command("search")(search.search)
 app.command("duplicates")(search.duplicates)
+app.command("serve")(serve.serve)
 app.command("export")(search.export)
-app.command("demo")(scoring.demo)
+app.command("demo")(demo.demo)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,19 +1,15 @@
 """Commands that score codes."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
 from ddsh.cli import show
-from ddsh.datasets import get_protocol, load
-from ddsh.evaluation import LabelledCodes, evaluate
+from ddsh.evaluation import LabelledCodes
 from ddsh.evaluation import score as score_codes
 from ddsh.evaluation.metrics import APConvention
 from ddsh.evaluation.scores import PRECISION_AT, RADII, Ties
-from ddsh.methods import get_method
 
 
 def score(
@@ -37,23 +33,3 @@ def score(
         show.as_json(found.to_dict())
     else:
         show.scores(found)
-
-
-def demo(
-    bits: Annotated[int, typer.Option(help="Code length.")] = 32,
-    passes: Annotated[int, typer.Option(min=1, help="Passes over the 5,000 training images.")] = 40,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Train DDSH on the sample that comes with ddsh, and show its scores beside a random projection's."""
-    dataset = load("sample")
-    protocol = get_protocol(dataset.protocol)
-    results = [evaluate(get_method("lsh")(n_bits=bits), dataset, protocol, seed=0)]
-    setting = {"n_bits": bits, "preset": "scratch", "network": "small-grey", "training": {"passes": passes}}
-    hasher = get_method("ddsh").from_description(setting)
-    with show.training() as on_step:
-        fit = partial(cast("Callable[..., Any]", hasher.fit), on_step=on_step)
-        results.append(evaluate(hasher, dataset, protocol, seed=0, fit=fit))
-    if json:
-        show.as_json([result.to_dict() for result in results])
-    else:
-        show.results(results)

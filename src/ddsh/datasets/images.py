@@ -18,7 +18,7 @@ from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
 
-from ddsh.errors import BrokenImage, DataError
+from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
 
 Image: TypeAlias = NDArray[np.uint8]
 """One image: uint8 of shape (height, width, channels), with 1 (grey) or 3 (RGB) channels."""
@@ -217,12 +217,20 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     with _problems_of(path):
         _check_size(Path(path))
         with Path(path).open("rb") as file:
-            return _decode(file)
+            return _decode(file, MAX_PIXELS)
 
 
-def decode_image(data: bytes) -> Image:
-    """Decode the bytes of an image file to RGB; see :func:`read_image`."""
-    return _decode(io.BytesIO(data))
+def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
+    """Decode the bytes of an image file to RGB; see :func:`read_image`.
+
+    Parameters
+    ----------
+    data : bytes
+        Content of the file.
+    max_pixels : int
+        An image with more is refused by its header, before it is decoded.
+    """
+    return _decode(io.BytesIO(data), max_pixels)
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
@@ -255,19 +263,19 @@ def _check_size(path: Path) -> None:
         raise BrokenImage(f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}.")
 
 
-def _decode(file: IO[bytes]) -> Image:
+def _decode(file: IO[bytes], max_pixels: int) -> Image:
     """Decode an open file, of which no more is read than the next check needs."""
     try:
         with _quiet_pillow(), Pillow.open(file, formats=_FORMATS) as image:
-            _check_pixels(image)
+            _check_pixels(image, max_pixels)
             image.load()
             return np.array(_turn_upright(_to_rgb(image), _orientation(image)))
     except BrokenImage:
         raise
     except UnidentifiedImageError:
-        raise BrokenImage("not a JPEG, PNG, WebP, BMP, TIFF or GIF image.") from None
+        raise NotAnImage("not a JPEG, PNG, WebP, BMP, TIFF or GIF image.") from None
     except Pillow.DecompressionBombError:
-        raise BrokenImage(f"far more pixels than the limit of {MAX_PIXELS:,}.") from None
+        raise TooManyPixels(f"far more pixels than the limit of {max_pixels:,}.") from None
     except Exception as error:  # Pillow's decoders raise whatever the damage makes them trip over
         details = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenImage(f"damaged ({details}).") from error
@@ -289,10 +297,10 @@ def _quiet_pillow() -> Iterator[None]:
             filters.remove(_PILLOW_WARNINGS)
 
 
-def _check_pixels(image: Pillow.Image) -> None:
+def _check_pixels(image: Pillow.Image, limit: int) -> None:
     """Refuse an image by its header alone."""
-    if not 0 < image.width * image.height <= MAX_PIXELS:
-        raise BrokenImage(f"{image.width} x {image.height} pixels; expected 1 to {MAX_PIXELS:,} in all.")
+    if not 0 < image.width * image.height <= limit:
+        raise TooManyPixels(f"{image.width} x {image.height} pixels; expected 1 to {limit:,} in all.")
 
 
 def _to_rgb(image: Pillow.Image) -> Pillow.Image:

@@ -3,7 +3,7 @@
 from ddsh.experiment.plan import Plan, plan
 from ddsh.experiment.provenance import commit_of, this_machine
 from ddsh.experiment.reading import find_spec, read_spec
-from ddsh.experiment.runner import Outcome, Watcher, run
+from ddsh.experiment.runner import Outcome, Watcher, run, write_result
 from ddsh.experiment.spec import Method, Quick, Run, Spec
 from ddsh.experiment.tune import Trial, rate_grid, tune
 
@@ -24,4 +24,5 @@ __all__ = [
     "run",
     "this_machine",
     "tune",
+    "write_result",
 ]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ddsh.base import Hasher
 from ddsh.datasets import Dataset
 from ddsh.errors import DdshError
-from ddsh.evaluation import Extractor, evaluate
+from ddsh.evaluation import Extractor, Result, evaluate
 from ddsh.evaluation.records import Record, read_record
 from ddsh.evaluation.results import network_params
 from ddsh.experiment.parallel import call_in_processes
@@ -124,7 +124,7 @@ class Workshop:
             reranked=run.n_bits in self.spec.reranked,
         )
         made = replace(result, commit=self.commit, machine=this_machine(_device(hasher)))
-        _write(path, {"experiment": self.spec.name, "label": run.label} | made.to_dict())
+        write_result(made, path, self.spec.name, run.label)
         shutil.rmtree(checkpoints, ignore_errors=True)
 
 
@@ -214,6 +214,9 @@ def _device(hasher: Hasher) -> str:
     return str(choose_device(network_params(hasher).get("device", "auto")))
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write_result(result: Result, path: Path, experiment: str, label: str) -> None:
+    """Write a result whole or not at all, as one of an experiment under a label of its table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"experiment": experiment, "label": label} | result.to_dict()
     with atomic_write(path) as file:
         file.write((json.dumps(content, indent=1) + "\n").encode())

@@ -1,0 +1,26 @@
+"""The HTTP service: search as an API and as a page in the browser."""
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddsh.service.app import create_app
+    from ddsh.service.server import Started, serve
+    from ddsh.service.settings import Settings, find_token
+
+__all__ = ["Settings", "Started", "create_app", "find_token", "serve"]
+
+_HOMES: Mapping[str, str] = {
+    "Settings": "ddsh.service.settings",
+    "Started": "ddsh.service.server",
+    "create_app": "ddsh.service.app",
+    "find_token": "ddsh.service.settings",
+    "serve": "ddsh.service.server",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ddsh.service' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,385 @@
+"""The search page in a real browser: chromium as Debian packs it, or another that is on the path."""
+
+import base64
+import re
+import shutil
+
+import numpy as np
+import pytest
+from running_service import png, running
+
+from ddsh.service import Settings
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
+PATIENCE = 60_000
+SIZES = {"desk": 1280, "phone": 400}
+REFUSED = "Failed to load resource: the server responded with a status of"
+FILE_EVENT = """([kind, data, name]) => {
+    const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+    const carried = new DataTransfer();
+    carried.items.add(new File([bytes], name, {type: "image/png"}));
+    const options = {bubbles: true, cancelable: true};
+    const event = kind === "paste"
+        ? new ClipboardEvent(kind, {...options, clipboardData: carried})
+        : new DragEvent(kind, {...options, dataTransfer: carried});
+    document.body.dispatchEvent(event);
+}"""
+CONTRASTS = """() => {
+    const linear = (part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    const light = (text) => {
+        const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((part) => linear(part / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const style = (name) => getComputedStyle(document.querySelector(name));
+    const ground = light(style("body").backgroundColor);
+    const card = light(style(".card").backgroundColor);
+    return {
+        facts: contrast(light(style("#facts dt").color), ground),
+        status: contrast(light(style("#status").color), ground),
+        link: contrast(light(style("footer a").color), ground),
+        label: contrast(light(style(".what b").color), card),
+        name: contrast(light(style(".name").color), card),
+        button: contrast(light(style("#choose").color), light(style("#choose").backgroundColor)),
+        dark: ground < 0.2,
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser, site):
+    """Open the page, and fail at the end if the browser had anything to complain about that was not expected."""
+    complaints, pages = [], []
+
+    def open_page(address="", width=1280, scheme="light", expected=None, on=site):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(PATIENCE)
+        pages.append(page)
+        page.on("console", lambda message: (expected and expected in message.text) or complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith((on.url, "blob:")) or complaints.append(request.url))
+        page.goto(f"{on.url}{address}")
+        rests(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+def rests(page):
+    """Wait until nothing is under way."""
+    page.wait_for_selector("#results[aria-busy=false]")
+
+
+def title(page, text):
+    """Wait until the results have this title."""
+    page.wait_for_function("(text) => document.getElementById('title').textContent === text", arg=text)
+    rests(page)
+
+
+def distances(page):
+    return [int(text.split()[0]) for text in page.locator(".distance").all_inner_texts() if text != "query"]
+
+
+def choose(page, data, name="own.png"):
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name=re.compile("Choose an")).click()
+    chooser.value.set_files({"name": name, "mimeType": "image/png", "buffer": data})
+
+
+def test_a_visitor_sees_what_the_index_holds_and_something_to_start_from(opened, site):
+    page = opened()
+    facts = page.locator("#facts").inner_text().split()
+    assert [word for word in facts if word.isdigit()] == ["18", "16", "36", str(site.search.info().n_codes)]
+    assert page.locator("#title").inner_text() == "Start from one of these"
+    assert page.locator(".card").count() == 18
+    assert page.locator(".card img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 16
+
+
+def test_an_upload_finds_images_with_distance_label_and_the_bits_that_differ(opened, site, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Nearest images")
+    hits = site.search.query(photo, k=24)
+    assert distances(page) == [hit.distance for hit in hits]
+    assert page.locator(".card b").all_inner_texts() == [hit.labels[0] for hit in hits]
+    shapes = [path.get_attribute("d") for path in page.locator(".card .flipped").all()]
+    assert [shape.count("M") for shape in shapes] == [hit.distance for hit in hits]
+    cells = [path.get_attribute("d") for path in page.locator(".card").first.locator(".strip path").all()]
+    assert sum(shape.count("M") for shape in cells) == 16
+    told = page.locator("#status").inner_text()
+    assert re.fullmatch(r"18 of 18 images, \d+ to \d+ bits away, found in [\d.,]+ m?s\.", told)
+    assert page.locator("#preview").get_attribute("src").startswith("blob:")
+    assert page.locator("#query-name").inner_text() == "own.png"
+    assert page.locator("#query-strip .strip").count() == 1
+
+
+@pytest.mark.parametrize("kind", ["paste", "drop"])
+def test_an_image_can_be_pasted_and_dropped(opened, photo, kind):
+    page = opened()
+    if kind == "drop":
+        page.evaluate(FILE_EVENT, ["dragover", base64.b64encode(photo).decode(), "own.png"])
+        assert page.locator("body.dragging").count() == 1
+    page.evaluate(FILE_EVENT, [kind, base64.b64encode(photo).decode(), "own.png"])
+    title(page, "Nearest images")
+    assert page.locator("#query-name").inner_text() == "own.png"
+    assert page.locator("body.dragging").count() == 0
+
+
+def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Nearest images")
+    first = page.locator(".card").first
+    number = first.get_attribute("data-id")
+    before = page.locator("#status").inner_text().split(", found")[0]
+    first.click()
+    page.wait_for_function("(id) => location.hash === `#id=${id}`", arg=number)
+    page.wait_for_selector(f".card.itself[data-id='{number}']")
+    rests(page)
+    assert page.locator("#preview").get_attribute("src") == f"images/{number}"
+    assert page.locator("#original").get_attribute("href") == f"images/{number}"
+    assert distances(page)[0] >= 0
+    page.go_back()
+    page.wait_for_function("() => location.hash === '#upload=1'")
+    page.wait_for_function("() => document.getElementById('preview').src.startsWith('blob:')")
+    rests(page)
+    assert page.locator("#status").inner_text().split(", found")[0] == before
+    page.go_back()
+    title(page, "Start from one of these")
+    page.go_forward()
+    title(page, "Nearest images")
+
+
+def test_the_address_alone_says_what_is_shown(opened, site):
+    number = site.search.ids()[3]
+    page = opened(f"#id={number}&k=3&label=green&rerank=true")
+    assert page.locator(".card").count() == 3
+    assert set(page.locator(".card b").all_inner_texts()) == {"green"}
+    assert page.get_by_label("Images to show").input_value() == "3"
+    assert page.get_by_label("Label").input_value() == "green"
+    assert page.get_by_label("Finer order").is_checked()
+    assert page.title() == "blue – ddsh"
+
+
+def test_filters_change_the_results_and_the_address(opened, site):
+    number = site.search.ids()[0]
+    page = opened(f"#id={number}")
+    page.get_by_label("Label").select_option("red")
+    page.wait_for_function("() => location.hash.includes('label=red')")
+    rests(page)
+    assert set(page.locator(".card b").all_inner_texts()) == {"red"}
+    assert page.locator("#status").inner_text().startswith("6 of 18 images with the label red")
+    page.get_by_label("Images to show").fill("2")
+    page.get_by_label("Images to show").press("Enter")
+    page.wait_for_function("() => location.hash.includes('k=2')")
+    page.wait_for_function("() => document.querySelectorAll('.card').length === 2")
+    page.get_by_label("Label").select_option("")
+    page.wait_for_function("() => !location.hash.includes('label')")
+    rests(page)
+    page.get_by_label("Radius").fill("3")
+    page.wait_for_function("() => location.hash.includes('radius=3')")
+    rests(page)
+    assert page.locator("#radius-shown").inner_text() == "up to 3 bits"
+    assert max(distances(page), default=0) <= 3
+    page.go_back()
+    page.wait_for_function("() => document.getElementById('radius-shown').textContent === 'any'")
+    assert page.get_by_label("Radius").input_value() == "16"
+    assert "radius" not in page.url
+
+
+def test_a_number_that_makes_no_sense_is_mended(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}&k=5")
+    for given, mended in (("0", "1"), ("99999", "1000"), ("", "1")):
+        page.get_by_label("Images to show").fill(given)
+        page.get_by_label("Images to show").press("Enter")
+        page.wait_for_function("(k) => location.hash.endsWith(`k=${k}`)", arg=mended)
+        rests(page)
+        assert page.get_by_label("Images to show").input_value() == mended
+
+
+def test_nothing_within_the_radius_is_said_plainly_and_the_nearest_are_offered(opened, site):
+    red = site.search.query(site.search.ids()[0], k=1, label="red")[0].id
+    page = opened(f"#id={red}&radius=0&label=blue")
+    assert page.locator("#title").inner_text() == "Nothing found"
+    assert page.locator("#nothing-line").inner_text() == "No image with the label blue has the same code."
+    assert page.locator("#status").inner_text().startswith("Nothing among 18 images")
+    assert page.locator(".card").count() == 0
+    page.get_by_role("button", name="Show the nearest instead").click()
+    title(page, "Nearest images")
+    assert page.locator("#nothing").is_hidden()
+    assert page.locator(".card").count() == 6
+
+
+def test_a_file_that_is_no_image_is_refused_with_the_reason_and_the_page_goes_on(opened, photo):
+    page = opened(expected=REFUSED)
+    choose(page, b"no image at all", "broken.png")
+    title(page, "That did not work")
+    assert "not a JPEG" in page.get_by_role("alert").inner_text()
+    assert page.locator(".card").count() == 0
+    assert page.locator("#no-preview").is_visible()
+    choose_again(page, photo)
+    title(page, "Nearest images")
+    assert page.get_by_role("alert").inner_text() == ""
+
+
+def choose_again(page, data):
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose another image").click()
+    chooser.value.set_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
+
+
+def test_an_id_and_an_upload_that_are_gone_are_said_to_be(opened):
+    page = opened("#id=12345", expected=REFUSED)
+    assert "No image has the id 12345" in page.get_by_role("alert").inner_text()
+    page = opened("#upload=7")
+    assert "choose it again" in page.get_by_role("alert").inner_text()
+    assert page.locator(".card").count() == 18
+
+
+def test_a_file_that_is_too_large_is_not_even_sent(browser, made, opened):
+    with running(made, Settings(max_upload_bytes=1000)) as small:
+        page = opened(on=small)
+        sent = []
+        page.on("request", lambda request: sent.append(request.method))
+        choose(page, png(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8)))
+        page.wait_for_selector("[role=alert] span")
+        assert "the limit is 1,000 bytes" in page.get_by_role("alert").inner_text()
+        assert "POST" not in sent
+
+
+def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(browser, made, opened):
+    with running(made, Settings()) as own:
+        page = opened(on=own, expected="Failed to load resource: net::")
+        page.route("**/search?*", lambda route: route.abort())
+        page.locator(".card").first.click()
+        title(page, "That did not work")
+        assert "cannot be reached" in page.get_by_role("alert").inner_text()
+        page.unroute("**/search?*")
+        page.get_by_role("button", name="Try again").click()
+        title(page, "Nearest images")
+
+
+def test_the_keyboard_is_enough(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    while page.evaluate("document.activeElement.className") != "card":
+        page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    number = page.evaluate("document.activeElement.dataset.id")
+    page.keyboard.press("Enter")
+    title(page, "Nearest images")
+    assert page.evaluate("document.activeElement.id") == "results"
+    page.go_back()
+    title(page, "Start from one of these")
+    page.wait_for_function("(id) => document.activeElement.dataset.id === id", arg=number)
+    seen = []
+    page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+    page.locator("#home").focus()
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id"))
+    assert seen[:5] == ["choose", "k", "radius", "label", "rerank"]
+
+
+def test_results_are_announced_and_everything_has_a_name(opened, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Nearest images")
+    assert page.locator("#status").get_attribute("aria-live") == "polite"
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("a, button, input:not([type=file]), select")]
+            .filter((each) => each.checkVisibility())
+            .filter((each) => !(each.textContent.trim() || each.labels?.length))
+            .map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("img:not([alt])").count() == 0
+    assert page.get_by_role("link", name=re.compile("^red")).count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
+def test_nothing_sticks_out_and_all_can_be_read(opened, site, width, scheme):
+    page = opened(f"#id={site.search.ids()[0]}", width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".card").first.bounding_box()["width"] >= 90
+    contrasts = page.evaluate(CONTRASTS)
+    assert contrasts.pop("dark") == (scheme == "dark")
+    assert min(contrasts.values()) >= 4.5, contrasts
+    for name in ("#choose", "#k", "#label"):
+        assert page.locator(name).bounding_box()["height"] >= 43
+
+
+def test_hostile_names_and_labels_run_no_script(index, opened, photo):
+    label = "<img src=x onerror=\"document.title='owned'\">"
+    with running(index, Settings()) as own:
+        number = own.search.add([photo], labels=[label]).added[0]
+        page = opened(f"#id={number}", on=own)
+        assert page.locator(".itself b").inner_text() == label
+        assert page.locator("#query-label").inner_text() == label
+        page.get_by_label("Label").select_option(label)
+        page.wait_for_function("() => location.hash.includes('label')")
+        rests(page)
+        assert page.title() == f"{label} – ddsh"
+
+
+def test_an_image_whose_file_is_lost_leaves_a_word_in_its_place(index, opened, photo):
+    with running(index, Settings()) as own:
+        number = own.search.add([photo]).added[0]
+        next((index / "images").iterdir()).unlink()
+        page = opened(f"#id={number}", on=own, expected=REFUSED)
+        page.wait_for_selector(".lost")
+        assert page.locator(".lost").inner_text() == "The file cannot be read"
+
+
+def test_an_empty_index_says_how_to_fill_it(index, opened):
+    with running(index, Settings()) as own:
+        own.search.remove(own.search.ids())
+        page = opened(on=own)
+        assert page.locator("#title").inner_text() == "This index is empty"
+        assert "ddsh index add" in page.locator("#status").inner_text()
+
+
+def test_long_codes_take_several_rows(opened, site):
+    page = opened()
+    rows = page.evaluate(
+        """async () => {
+            const { strip } = await import("./static/drawing.js");
+            return [16, 64, 65, 1024].map((n) => strip("1".repeat(n)).getAttribute("viewBox"));
+        }"""
+    )
+    assert rows == ["0 0 16 4", "0 0 64 4", "0 0 33 8", "0 0 64 64"]
+
+
+@pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
+def test_the_page_about_the_api_shows_every_endpoint(browser, site, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"{site.url}docs")
+    page.wait_for_selector("details:nth-of-type(11)")
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.locator("pre").first.inner_text() == f"curl '{site.url}search?id=17'"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert "hits[].distance" in page.locator("details").first.inner_text()
+    page.close()
+    assert complaints == []
