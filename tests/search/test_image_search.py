@@ -472,3 +472,12 @@ def test_any_sequence_of_changes_leaves_index_and_catalogue_in_step(tmp_path_fac
 
 def test_image_search_is_a_name_of_the_package():
     assert ddsh.ImageSearch is ImageSearch
+
+
+def test_an_image_is_called_by_its_file_or_where_it_has_none_by_its_number(tmp_path, model, rng):
+    pixels = draw(rng, (200, 0, 0))
+    file = tmp_path / "cat.png"
+    Image.fromarray(pixels).save(file)
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add([file, 255 - pixels])
+        assert [search.entry(number).name for number in search.ids()] == ["cat.png", f"image {search.ids()[1]}"]

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -110,6 +110,12 @@ class Entry:
     mtime_ns: int
     labels: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What to call it: its file's name, or its number where the index named the file by its checksum."""
+        file = PurePath(self.path)
+        return f"image {self.id}" if file.stem == self.sha256 else file.name
 
 
 @dataclass(frozen=True)

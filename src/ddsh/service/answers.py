@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any, Literal, Self
 
 from ddsh.search import Entry, Hit, SearchInfo
@@ -28,7 +27,7 @@ class Item:
     @classmethod
     def of(cls, entry: Entry) -> Self:
         """Return what is told of an image."""
-        name, size = PurePath(entry.path).name, (entry.width, entry.height, entry.n_bytes)
+        name, size = entry.name, (entry.width, entry.height, entry.n_bytes)
         return cls(entry.id, name, entry.labels, *size, entry.sha256, entry.metadata)
 
 
@@ -49,7 +48,7 @@ class Found:
     def of(cls, hit: Hit) -> Self:
         """Return what is told of an image that was found."""
         entry = hit.entry
-        known = (entry.id, PurePath(entry.path).name, entry.labels, entry.width, entry.height)
+        known = (entry.id, entry.name, entry.labels, entry.width, entry.height)
         return cls(*known, hit.distance, hit.bits, hit.flipped)
 
 
