@@ -1,13 +1,14 @@
 # make demo: set up, then train, score, report, index and search the bundled sample
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench: the benchmarks;  make lock: renew constraints.txt
+# make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check bench lock clean
+.PHONY: help demo test browser check bench tables lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -36,6 +37,11 @@ check: $(READY)
 
 bench: $(READY)
 	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+tables: $(READY)
+	$(BIN)/python docs/fill_tables.py
+	$(BIN)/ddsh report --format svg --out build/report
+	rm -rf docs/figures && cp -r build/report/figures docs/figures && rm docs/figures/choose-*
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -1,5 +1,6 @@
 """What the documentation says of the code is what the code says."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddsh.cli.tables import methods_markdown
+from ddsh.evaluation.records import read_results
 from ddsh.methods import METHODS, get_method
 
 ROOT = Path(__file__).parents[1]
@@ -32,3 +34,15 @@ def test_the_code_of_a_page_runs(name, tmp_path):
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_tables_in_the_pages_are_those_of_the_results():
+    records, _ = read_results(ROOT / "results")
+    spec = importlib.util.spec_from_file_location("fill_tables", ROOT / "docs" / "fill_tables.py")
+    fill_tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fill_tables)
+    for page in fill_tables.PAGES:
+        assert "| DDSH |" in page.read_text()
+        assert fill_tables.filled(page.read_text(), records) == page.read_text(), (
+            f"{page.name} is old; run: make tables"
+        )
