@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ddsh.errors import DdshError
     from ddsh.evaluation import evaluate, score
     from ddsh.methods import load_model, save_model
+    from ddsh.methods._training import Training
     from ddsh.methods.ddsh import DDSH
     from ddsh.methods.lsh import LSH
     from ddsh.search import ImageSearch
@@ -23,6 +24,7 @@ __all__ = [
     "BinaryCodes",
     "DdshError",
     "ImageSearch",
+    "Training",
     "evaluate",
     "load",
     "load_model",
@@ -36,6 +38,7 @@ _HOMES = {
     "DdshError": "ddsh.errors",
     "ImageSearch": "ddsh.search",
     "LSH": "ddsh.methods.lsh",
+    "Training": "ddsh.methods._training",
     "evaluate": "ddsh.evaluation",
     "load": "ddsh.datasets",
     "load_model": "ddsh.methods",
