@@ -5,45 +5,20 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ddsh.cli import main
 from ddsh.methods import save_model
 from ddsh.methods.lsh import LSH
 
 PROGRAM = Path(sys.executable).with_name("ddsh")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def program(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=os.environ, timeout=120)
-
-
-@pytest.fixture
-def ddsh(capsys):
-    """Run the command line in this process."""
-
-    def run(*arguments):
-        before, sys.argv = sys.argv, ["ddsh", *map(str, arguments)]
-        try:
-            with pytest.raises(SystemExit) as caught:
-                main()
-        finally:
-            sys.argv = before
-        return Outcome(caught.value.code, *capsys.readouterr())
-
-    return run
 
 
 def fails_in_one_line(outcome, *words):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,35 +16,11 @@ import pytest
 from PIL import Image
 
 from ddsh import ImageSearch
-from ddsh.cli import main
 from ddsh.methods import save_model
 from ddsh.methods.lsh import LSH
 
 PROGRAM = Path(sys.executable).with_name("ddsh")
 PATIENCE = 60
-
-
-@dataclass(frozen=True)
-class Outcome:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def ddsh(capsys):
-    """Run the command line in this process."""
-
-    def run(*arguments):
-        before, sys.argv = sys.argv, ["ddsh", *map(str, arguments)]
-        try:
-            with pytest.raises(SystemExit) as caught:
-                main()
-        finally:
-            sys.argv = before
-        return Outcome(caught.value.code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MARK = "made-by-ddsh-demo"
 _QUERY = "17"
+_ABOUT = ("dataset", "protocol", "seed", "split", "seconds", "history", "versions")
+"""What a saved model tells of its training."""
 
 
 def demo(
@@ -32,7 +34,7 @@ def demo(
     _make_room(out)
     random, learned = get_method("lsh")(n_bits=bits), _ddsh(bits, passes)
     results = [_scored(random), _scored(learned)]
-    save_model(learned, out / "model", {"dataset": "sample", "split": results[1].split})
+    save_model(learned, out / "model", {name: getattr(results[1], name) for name in _ABOUT})
     _report(results, out)
     searching.create(out / "model", "sample", out / "index")
     show.results(results)
