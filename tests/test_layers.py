@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
-    {"errors"},
+    {"errors", "lazy"},
     {"persistence", "unpickling"},
     {"codes", "labels"},
     {"base"},

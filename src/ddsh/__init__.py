@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that ``import ddsh`` costs next to nothing.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ddsh.lazy import lazy
 
 if TYPE_CHECKING:
     from ddsh.codes import BinaryCodes
@@ -45,12 +46,7 @@ _HOMES = {
     "save_model": "ddsh.methods",
     "score": "ddsh.evaluation",
 }
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ddsh' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -3,9 +3,10 @@
 import importlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddsh.errors import UnknownName
+from ddsh.lazy import lazy
 
 if TYPE_CHECKING:
     from ddsh.index.base import Index
@@ -24,12 +25,7 @@ _HOMES: Mapping[str, str] = {
     "Index": "ddsh.index.base",
     "verify": "ddsh.index._files",
 }
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ddsh.index' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def get_index(name: str) -> "type[Index]":

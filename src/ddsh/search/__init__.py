@@ -1,8 +1,9 @@
 """Search: a model, an index and a catalogue of images in one folder."""
 
-import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ddsh.lazy import lazy
 
 if TYPE_CHECKING:
     from ddsh.search.catalogue import Entry
@@ -23,9 +24,4 @@ _HOMES: Mapping[str, str] = {
     "SearchInfo": "ddsh.search.engine",
     "export_onnx": "ddsh.search.onnx",
 }
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ddsh.search' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)

@@ -1,8 +1,9 @@
 """The HTTP service: search as an API and as a page in the browser."""
 
-import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ddsh.lazy import lazy
 
 if TYPE_CHECKING:
     from ddsh.service.app import create_app
@@ -18,9 +19,4 @@ _HOMES: Mapping[str, str] = {
     "find_token": "ddsh.service.settings",
     "serve": "ddsh.service.server",
 }
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ddsh.service' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)
