@@ -258,6 +258,7 @@ def test_a_file_that_is_too_large_is_not_even_sent(browser, made, opened):
         page.wait_for_selector("[role=alert] span")
         assert "the limit is 1,000 bytes" in page.get_by_role("alert").inner_text()
         assert "POST" not in sent
+        page.close()  # before the service goes: pictures may still be on their way
 
 
 def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(browser, made, opened):
@@ -270,6 +271,7 @@ def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(browser, ma
         page.unroute("**/search?*")
         page.get_by_role("button", name="Try again").click()
         title(page, "Nearest images")
+        page.close()
 
 
 def test_the_keyboard_is_enough(opened):
