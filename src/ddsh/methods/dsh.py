@@ -48,7 +48,7 @@ class DSH(DeepHasher):
         ),
     )
     # Chosen on validation (experiments/choose-cifar10.toml).
-    usual_training = Training(passes=12, learning_rate=0.1, final_rate=1e-3, batch_size=64, momentum=0.9, flip=True)
+    usual_training = Training(passes=12, learning_rate=0.05, final_rate=5e-4, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(
