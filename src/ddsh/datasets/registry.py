@@ -8,7 +8,7 @@ from pathlib import Path
 from ddsh.datasets import cifar10, lists, own, svhn
 from ddsh.datasets.check import refuse_broken
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.fetch import SOURCES
+from ddsh.datasets.sources import SOURCES
 from ddsh.errors import DataError, UnknownName
 
 
