@@ -65,7 +65,7 @@ _PAPER = Preset(
     per_gamma=True,
 )
 _TUNED = Preset(
-    Training(passes=12, learning_rate=0.1, final_rate=1e-3, batch_size=64, head_factor=2.0, momentum=0.9, flip=True),
+    Training(passes=12, learning_rate=0.05, final_rate=5e-4, batch_size=64, head_factor=2.0, momentum=0.9, flip=True),
     n_inner=1,
     n_omega=100,
     solver="clustering",
