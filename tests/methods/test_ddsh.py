@@ -44,7 +44,7 @@ FAST = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, mom
 
 @pytest.fixture
 def images(rng):
-    """Three kinds of textures with noise, and what they are."""
+    """Three kinds of textures with noise, more than usual here, and what they are."""
     labels = np.arange(150) % 3
     y, x = np.mgrid[:8, :8]
     kinds = np.stack([(x % 2), (y % 2), (x + y) % 2]) * 150.0

@@ -11,15 +11,6 @@ from ddsh.methods._training import Training
 FAST = Training(passes=8, learning_rate=0.01, final_rate=0.001, batch_size=32, momentum=0.9)
 
 
-@pytest.fixture
-def images(rng):
-    """Three kinds of textures with noise, and what they are."""
-    labels = np.arange(90) % 3
-    y, x = np.mgrid[:8, :8]
-    kinds = np.stack([(x % 2), (y % 2), (x + y) % 2]) * 150
-    return (kinds[labels] + rng.integers(0, 90, (90, 8, 8))).astype(np.uint8)[..., None], labels
-
-
 def _make(n_bits):
     # The loss is a mean over bits: fewer of them learn faster.
     training = FAST.scaled(FAST.learning_rate * n_bits / 6)
