@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -132,6 +132,7 @@ class DDSH(DeepHasher):
         inputs="images",
         deviations=("the default preset is tuned on validation; presets paper and release are the authors'",),
     )
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     def __init__(
         self,
@@ -157,11 +158,11 @@ class DDSH(DeepHasher):
 
     def settings(self) -> Preset:
         """Return the preset with the parameters that were given in its place."""
-        if self.preset not in PRESETS:
-            raise UnknownName("preset", self.preset, PRESETS)
+        if self.preset not in self.presets:
+            raise UnknownName("preset", self.preset, self.presets)
         names = ("training", "n_inner", "n_omega", "solver", "context", "dissimilar")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return Preset(**(vars(PRESETS[self.preset]) | given))
+        return Preset(**(vars(self.presets[self.preset]) | given))
 
     def _schedule(self) -> Training:
         return self.settings().training
@@ -276,7 +277,7 @@ class DDSHMAC(DDSH):
 
     The paper's variant DDSH-MAC minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are
     learned from the similarities, drawn towards the outputs; the network is trained to put them out. All else is as in
-    DDSH.
+    DDSH but the mini-batches of the preset ``tuned``: 128 images, which scored better on validation.
 
     Parameters
     ----------
@@ -285,6 +286,7 @@ class DDSHMAC(DDSH):
     """
 
     card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
+    presets = {**PRESETS, "tuned": replace(_TUNED, training=replace(_TUNED.training, batch_size=128))}
 
     def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
         super().__init__(n_bits, **options)
