@@ -286,7 +286,10 @@ class DDSHMAC(DDSH):
     """
 
     card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
-    presets = {**PRESETS, "tuned": replace(_TUNED, training=replace(_TUNED.training, batch_size=128))}
+    presets: ClassVar[Mapping[str, Preset]] = {
+        **PRESETS,
+        "tuned": replace(_TUNED, training=replace(_TUNED.training, batch_size=128)),
+    }
 
     def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
         super().__init__(n_bits, **options)
