@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from ddsh.datasets import get_protocol, load
 from ddsh.labels import Labels
@@ -68,6 +69,7 @@ def main() -> None:
     """Compare on the default network, and on one so small that the discrete step shows most."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     torch.set_num_threads(1)
+    threadpool_limits(1)  # NumPy's matrix products, whose threads would wait for each other on the clock
     for network, image_size, n_images in CASES:
         compare(network, image_size, n_images, repeats)
 
