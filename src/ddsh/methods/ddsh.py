@@ -83,6 +83,11 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+def _tuned(**changes: Any) -> Mapping[str, Preset]:  # noqa: ANN401 -- any of a training's parameters
+    """Return the presets with another training in ``tuned``."""
+    return {**PRESETS, "tuned": replace(_TUNED, training=replace(_TUNED.training, **changes))}
+
+
 class DDSH(DeepHasher):
     """Deep discrete supervised hashing.
 
@@ -261,12 +266,14 @@ class DDSH(DeepHasher):
 
 
 class DDSH0(DDSH):
-    """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0); all else is as in DDSH.
+    """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0).
 
+    All else is as in DDSH but the rate of the preset ``tuned``, 0.5 to 5e-3, which scored better on validation.
     `n_frozen` is without effect.
     """
 
     card = replace(DDSH.card, name="ddsh0", title="DDSH with frozen features")
+    presets = _tuned(learning_rate=0.5, final_rate=5e-3)
 
     def _n_frozen(self) -> int:
         return len(self.model_.backbone.stages())
@@ -286,10 +293,7 @@ class DDSHMAC(DDSH):
     """
 
     card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
-    presets: ClassVar[Mapping[str, Preset]] = {
-        **PRESETS,
-        "tuned": replace(_TUNED, training=replace(_TUNED.training, batch_size=128)),
-    }
+    presets = _tuned(batch_size=128)
 
     def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
         super().__init__(n_bits, **options)
