@@ -3,6 +3,7 @@
 import base64
 import re
 import shutil
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -57,7 +58,14 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser, site):
+def serve():
+    """Run services of a test's own; they end after its pages, which may still be loading pictures."""
+    with ExitStack() as services:
+        yield lambda folder, **settings: services.enter_context(running(folder, Settings(**settings)))
+
+
+@pytest.fixture
+def opened(browser, site, serve):
     """Open the page, and fail at the end if the browser had anything to complain about that was not expected."""
     complaints, pages = [], []
 
@@ -249,29 +257,27 @@ def test_an_id_and_an_upload_that_are_gone_are_said_to_be(opened):
     assert page.locator(".card").count() == 18
 
 
-def test_a_file_that_is_too_large_is_not_even_sent(browser, made, opened):
-    with running(made, Settings(max_upload_bytes=1000)) as small:
-        page = opened(on=small)
-        sent = []
-        page.on("request", lambda request: sent.append(request.method))
-        choose(page, png(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8)))
-        page.wait_for_selector("[role=alert] span")
-        assert "the limit is 1,000 bytes" in page.get_by_role("alert").inner_text()
-        assert "POST" not in sent
-        page.close()  # before the service goes: pictures may still be on their way
+def test_a_file_that_is_too_large_is_not_even_sent(made, opened, serve):
+    small = serve(made, max_upload_bytes=1000)
+    page = opened(on=small)
+    sent = []
+    page.on("request", lambda request: sent.append(request.method))
+    choose(page, png(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8)))
+    page.wait_for_selector("[role=alert] span")
+    assert "the limit is 1,000 bytes" in page.get_by_role("alert").inner_text()
+    assert "POST" not in sent
 
 
-def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(browser, made, opened):
-    with running(made, Settings()) as own:
-        page = opened(on=own, expected="Failed to load resource: net::")
-        page.route("**/search?*", lambda route: route.abort())
-        page.locator(".card").first.click()
-        title(page, "That did not work")
-        assert "cannot be reached" in page.get_by_role("alert").inner_text()
-        page.unroute("**/search?*")
-        page.get_by_role("button", name="Try again").click()
-        title(page, "Nearest images")
-        page.close()
+def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(made, opened, serve):
+    own = serve(made)
+    page = opened(on=own, expected="Failed to load resource: net::")
+    page.route("**/search?*", lambda route: route.abort())
+    page.locator(".card").first.click()
+    title(page, "That did not work")
+    assert "cannot be reached" in page.get_by_role("alert").inner_text()
+    page.unroute("**/search?*")
+    page.get_by_role("button", name="Try again").click()
+    title(page, "Nearest images")
 
 
 def test_the_keyboard_is_enough(opened):
@@ -329,34 +335,34 @@ def test_nothing_sticks_out_and_all_can_be_read(opened, site, width, scheme):
         assert page.locator(name).bounding_box()["height"] >= 43
 
 
-def test_hostile_names_and_labels_run_no_script(index, opened, photo):
+def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
     label = "<img src=x onerror=\"document.title='owned'\">"
-    with running(index, Settings()) as own:
-        number = own.search.add([photo], labels=[label]).added[0]
-        page = opened(f"#id={number}", on=own)
-        assert page.locator(".itself b").inner_text() == label
-        assert page.locator("#query-label").inner_text() == label
-        page.get_by_label("Label").select_option(label)
-        page.wait_for_function("() => location.hash.includes('label')")
-        rests(page)
-        assert page.title() == f"{label} – ddsh"
+    own = serve(index)
+    number = own.search.add([photo], labels=[label]).added[0]
+    page = opened(f"#id={number}", on=own)
+    assert page.locator(".itself b").inner_text() == label
+    assert page.locator("#query-label").inner_text() == label
+    page.get_by_label("Label").select_option(label)
+    page.wait_for_function("() => location.hash.includes('label')")
+    rests(page)
+    assert page.title() == f"{label} – ddsh"
 
 
-def test_an_image_whose_file_is_lost_leaves_a_word_in_its_place(index, opened, photo):
-    with running(index, Settings()) as own:
-        number = own.search.add([photo]).added[0]
-        next((index / "images").iterdir()).unlink()
-        page = opened(f"#id={number}", on=own, expected=REFUSED)
-        page.wait_for_selector(".lost")
-        assert page.locator(".lost").inner_text() == "The file cannot be read"
+def test_an_image_whose_file_is_lost_leaves_a_word_in_its_place(index, opened, serve, photo):
+    own = serve(index)
+    number = own.search.add([photo]).added[0]
+    next((index / "images").iterdir()).unlink()
+    page = opened(f"#id={number}", on=own, expected=REFUSED)
+    page.wait_for_selector(".lost")
+    assert page.locator(".lost").inner_text() == "The file cannot be read"
 
 
-def test_an_empty_index_says_how_to_fill_it(index, opened):
-    with running(index, Settings()) as own:
-        own.search.remove(own.search.ids())
-        page = opened(on=own)
-        assert page.locator("#title").inner_text() == "This index is empty"
-        assert "ddsh index add" in page.locator("#status").inner_text()
+def test_an_empty_index_says_how_to_fill_it(index, opened, serve):
+    own = serve(index)
+    own.search.remove(own.search.ids())
+    page = opened(on=own)
+    assert page.locator("#title").inner_text() == "This index is empty"
+    assert "ddsh index add" in page.locator("#status").inner_text()
 
 
 def test_long_codes_take_several_rows(opened, site):
