@@ -6,8 +6,8 @@ import pytest
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation import score
 from ddsh.labels import PairLabels, as_labels
+from ddsh.methods._extensions import Linear
 from ddsh.methods.cosdish import COSDISH, code_gamma
-from ddsh.methods.extensions import Linear
 
 
 def _signs(rng, *shape):

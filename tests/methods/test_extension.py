@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.methods._extensions import CNN, EXTENSIONS, Kernel, Linear, Progress, Trees, as_extension
+from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods._training import Training
-from ddsh.methods.extensions import CNN, EXTENSIONS, Kernel, Linear, Progress, Trees, as_extension
-from ddsh.methods.extensions.linear import LinearMap
 
 FEW = Trees(n_trees=20, n_leaves=4)
 ON_FEATURES = [FEW, Linear(), Kernel(n_anchors=40)]

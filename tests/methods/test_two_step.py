@@ -10,10 +10,10 @@ from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.labels import PairLabels
 from ddsh.methods import get_method, load_model, save_model
+from ddsh.methods._extensions import CNN, Kernel, Linear, Trees
 from ddsh.methods._training import Training
 from ddsh.methods._two_step import TwoStepHasher
 from ddsh.methods.cosdish import COSDISH
-from ddsh.methods.extensions import CNN, Kernel, Linear, Trees
 from ddsh.methods.lfh import LFH
 
 NETWORK = CNN(

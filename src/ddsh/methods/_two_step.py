@@ -13,8 +13,8 @@ from ddsh.base import Hasher, Outputs
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
+from ddsh.methods._extensions import Extension, Learned, Progress, as_extension
 from ddsh.methods._training import TrainingStep
-from ddsh.methods.extensions import Extension, Learned, Progress, as_extension
 
 _MOST_KINDS = 2000
 

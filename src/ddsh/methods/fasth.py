@@ -13,8 +13,8 @@ from scipy import sparse
 from ddsh.base import MethodCard
 from ddsh.errors import DdshError, InvalidInput, UnknownName
 from ddsh.labels import Labels
+from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
-from ddsh.methods.extensions import Extension
 
 Loss: TypeAlias = Literal["hinge", "ksh"]
 """How far apart dissimilar items should be; see `MARGINS`."""

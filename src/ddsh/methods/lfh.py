@@ -10,8 +10,8 @@ from scipy.special import expit
 from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
+from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
-from ddsh.methods.extensions import Extension
 
 _Array = NDArray[np.float64]
 _Rows = NDArray[np.intp]

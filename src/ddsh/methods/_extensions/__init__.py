@@ -5,11 +5,11 @@ from dataclasses import fields
 from typing import Any
 
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.methods.extensions.base import Extension, Learned, Progress
-from ddsh.methods.extensions.cnn import CNN
-from ddsh.methods.extensions.kernel import Kernel
-from ddsh.methods.extensions.linear import Linear
-from ddsh.methods.extensions.trees import Trees
+from ddsh.methods._extensions.base import Extension, Learned, Progress
+from ddsh.methods._extensions.cnn import CNN
+from ddsh.methods._extensions.kernel import Kernel
+from ddsh.methods._extensions.linear import Linear
+from ddsh.methods._extensions.trees import Trees
 
 __all__ = ["CNN", "EXTENSIONS", "Extension", "Kernel", "Learned", "Linear", "Progress", "Trees", "as_extension"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddsh.base import Outputs
+from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
+from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
-from ddsh.methods.extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
-from ddsh.methods.extensions.linear import LinearMap
 
 
 @dataclass(frozen=True)

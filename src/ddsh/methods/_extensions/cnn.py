@@ -7,8 +7,8 @@ import numpy as np
 
 from ddsh.base import Outputs
 from ddsh.errors import DdshError
+from ddsh.methods._extensions.base import Arrays, Extension, Learned, Progress, Signs
 from ddsh.methods._training import Training
-from ddsh.methods.extensions.base import Arrays, Extension, Learned, Progress, Signs
 
 if TYPE_CHECKING:
     from ddsh.methods._regression import CodeRegression
