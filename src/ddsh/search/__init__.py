@@ -7,10 +7,11 @@ from ddsh.lazy import lazy
 
 if TYPE_CHECKING:
     from ddsh.search.catalogue import Entry
-    from ddsh.search.engine import Hit, ImageSearch, SearchInfo
+    from ddsh.search.engine import ImageSearch
     from ddsh.search.folder import Busy
+    from ddsh.search.hits import Hit
     from ddsh.search.onnx import export_onnx
-    from ddsh.search.reports import AddReport, RefreshReport
+    from ddsh.search.reports import AddReport, RefreshReport, SearchInfo
 
 __all__ = ["AddReport", "Busy", "Entry", "Hit", "ImageSearch", "RefreshReport", "SearchInfo", "export_onnx"]
 
@@ -18,10 +19,10 @@ _HOMES: Mapping[str, str] = {
     "AddReport": "ddsh.search.reports",
     "Busy": "ddsh.search.folder",
     "Entry": "ddsh.search.catalogue",
-    "Hit": "ddsh.search.engine",
+    "Hit": "ddsh.search.hits",
     "ImageSearch": "ddsh.search.engine",
     "RefreshReport": "ddsh.search.reports",
-    "SearchInfo": "ddsh.search.engine",
+    "SearchInfo": "ddsh.search.reports",
     "export_onnx": "ddsh.search.onnx",
 }
 __getattr__ = lazy(__name__, _HOMES)

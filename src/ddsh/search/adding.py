@@ -1,6 +1,7 @@
 """Adding images: a batch at a time, each batch whole or not at all."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from ddsh.index.reranking import Outputs, to_half
 from ddsh.persistence import atomic_write
 from ddsh.search.catalogue import Catalogue, Content, FileRow
 from ddsh.search.encoder import Encoder
-from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, in_threads
+from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, find_images, in_threads
 from ddsh.search.folder import IMAGES
 from ddsh.search.reports import AddReport
 
@@ -255,3 +256,29 @@ def _json(metadata: Mapping[str, Any]) -> str:
     if len(text) > MAX_METADATA_BYTES:
         raise InvalidInput(f"Metadata of {len(text):,} bytes; the limit is {MAX_METADATA_BYTES:,} an image.")
     return text
+
+
+def expand(
+    images: ImageLike | Iterable[ImageLike],
+    labels: Sequence[str | Sequence[str] | None] | None,
+    metadata: Sequence[Mapping[str, Any] | None] | None,
+) -> tuple[list[Given], list[Path]]:
+    """Return every image with its labels and metadata, and the folders among what was given."""
+    listed: list[ImageLike] = [images] if _is_one(images) else list(images)  # type: ignore[arg-type, list-item]
+    for name, values in (("labels", labels), ("metadata", metadata)):
+        if values is not None and len(values) != len(listed):
+            raise InvalidInput(f"{len(listed)} images but {len(values)} {name}; give one for each, or None.")
+    given: list[Given] = []
+    roots: list[Path] = []
+    for place, image in enumerate(listed):
+        known = Given.checked(image, labels[place] if labels else None, metadata[place] if metadata else None)
+        if isinstance(image, str | os.PathLike) and Path(image).is_dir():
+            roots.append(absolute(image))
+            given += [Given(path, known.labels, known.metadata) for path in find_images(roots[-1])]
+        else:
+            given.append(known)
+    return given, roots
+
+
+def _is_one(images: object) -> bool:
+    return isinstance(images, str | os.PathLike | bytes) or (isinstance(images, np.ndarray) and images.ndim < 4)

@@ -19,16 +19,17 @@ from ddsh.index import get_index
 from ddsh.index.base import Index
 from ddsh.index.reranking import Outputs
 from ddsh.search import folder as layout
-from ddsh.search.adding import Adder, Given
+from ddsh.search.adding import Adder, expand
 from ddsh.search.catalogue import Catalogue, Entry, State
 from ddsh.search.encoder import Encoder
-from ddsh.search.files import ImageLike, absolute, find_images, thumbnail
+from ddsh.search.files import ImageLike, absolute, thumbnail
 from ddsh.search.folder import Manifest
+from ddsh.search.hits import Hit, hits_of
 from ddsh.search.live import AUTO, LiveIndex
 from ddsh.search.looks import TOLERANCE, group
 from ddsh.search.ranking import real_order
 from ddsh.search.refreshing import Refresher
-from ddsh.search.reports import AddReport, RefreshReport
+from ddsh.search.reports import AddReport, RefreshReport, SearchInfo
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -36,81 +37,6 @@ RERANKED = 1000
 """How many of the nearest are put in order by their real outputs, or ten times as many as are asked for."""
 
 WAIT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Hit:
-    """An image that was found.
-
-    Parameters
-    ----------
-    entry : Entry
-        The image.
-    distance : int
-        In how many bits its code differs from the query's.
-    bits : str
-        Its code, as zeros and ones.
-    flipped : tuple of int
-        Which bits differ, counted from 0.
-    """
-
-    entry: Entry
-    distance: int
-    bits: str
-    flipped: tuple[int, ...]
-
-    @property
-    def id(self) -> int:
-        """The image's number."""
-        return self.entry.id
-
-    @property
-    def path(self) -> str:
-        """The image's file."""
-        return self.entry.path
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The image's labels."""
-        return self.entry.labels
-
-
-@dataclass(frozen=True)
-class SearchInfo:
-    """Facts about a search index.
-
-    Parameters
-    ----------
-    n_images, n_contents, n_codes : int
-        How many images there are, how many of them differ in content, and how many codes differ.
-    n_bits, n_bytes : int
-        Code length, and what all codes take.
-    labels : dict of str to int
-        How many images carry each label.
-    method, fingerprint : str
-        Of the model.
-    preprocessing : dict
-        How an image becomes what the model sees.
-    index : str
-        Kind of the index.
-    keeps_outputs : bool
-        Whether real outputs are kept for re-ranking.
-    generation : int
-        How many changes led to this state.
-    """
-
-    n_images: int
-    n_contents: int
-    n_codes: int
-    n_bits: int
-    n_bytes: int
-    labels: Mapping[str, int]
-    method: str
-    fingerprint: str
-    preprocessing: Mapping[str, Any]
-    index: str
-    keeps_outputs: bool
-    generation: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +198,7 @@ class ImageSearch:
         AddReport
             What became of each.
         """
-        given, roots = _expand(images, labels, metadata)
+        given, roots = expand(images, labels, metadata)
         roots += [] if root is None else [absolute(root)]
         with self._writer() as catalogue:
             with catalogue.writing():
@@ -343,7 +269,7 @@ class ImageSearch:
                 order = real_order(asked.outputs, ids, index.codes_of(ids), self._catalogue.outputs(ids))
                 ids, distances = ids[order], distances[order]
             entries, codes = self._catalogue.entries(ids[:k].tolist()), index.codes_of(ids[:k])
-        return _hits(entries, distances, codes, asked.code)
+        return hits_of(entries, distances, codes, asked.code)
 
     def duplicates(self, radius: int = 2, *, tolerance: float = TOLERANCE) -> list[tuple[Entry, ...]]:
         """Return groups of near-identical images: copies, also resized or saved anew.
@@ -476,40 +402,6 @@ def _nearest(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     hits = index.search(code, k, allowed=allowed) if radius is None else index.within(code, radius, allowed=allowed)
     return hits.of(0)
-
-
-def _hits(entries: Sequence[Entry], distances: NDArray[np.int64], codes: BinaryCodes, query: BinaryCodes) -> list[Hit]:
-    bits, asked = codes.bits(), query.bits()[0]
-    return [
-        Hit(entry, int(distance), "".join(map(str, code)), tuple(np.flatnonzero(code != asked).tolist()))
-        for entry, distance, code in zip(entries, distances, bits.astype(np.int64), strict=False)
-    ]
-
-
-def _expand(
-    images: ImageLike | Iterable[ImageLike],
-    labels: Sequence[str | Sequence[str] | None] | None,
-    metadata: Sequence[Mapping[str, Any] | None] | None,
-) -> tuple[list[Given], list[Path]]:
-    """Return every image with its labels and metadata, and the folders among what was given."""
-    listed: list[ImageLike] = [images] if _is_one(images) else list(images)  # type: ignore[arg-type, list-item]
-    for name, values in (("labels", labels), ("metadata", metadata)):
-        if values is not None and len(values) != len(listed):
-            raise InvalidInput(f"{len(listed)} images but {len(values)} {name}; give one for each, or None.")
-    given: list[Given] = []
-    roots: list[Path] = []
-    for place, image in enumerate(listed):
-        known = Given.checked(image, labels[place] if labels else None, metadata[place] if metadata else None)
-        if isinstance(image, str | os.PathLike) and Path(image).is_dir():
-            roots.append(absolute(image))
-            given += [Given(path, known.labels, known.metadata) for path in find_images(roots[-1])]
-        else:
-            given.append(known)
-    return given, roots
-
-
-def _is_one(images: object) -> bool:
-    return isinstance(images, str | os.PathLike | bytes) or (isinstance(images, np.ndarray) and images.ndim < 4)
 
 
 def _decode(image: ImageLike | int) -> Image:

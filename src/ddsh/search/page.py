@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from ddsh.errors import BrokenImage
-from ddsh.search.engine import Hit
 from ddsh.search.files import thumbnail
+from ddsh.search.hits import Hit
 
 _SIDE = 160
 _STYLE = """

@@ -1,6 +1,8 @@
-"""What a change of an index brought."""
+"""What a change of an index brought, and what it holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ddsh.datasets.dataset import Skipped
 
@@ -55,3 +57,41 @@ class RefreshReport:
     removed: tuple[int, ...] = ()
     broken: tuple[Skipped, ...] = ()
     out_of_reach: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchInfo:
+    """Facts about a search index.
+
+    Parameters
+    ----------
+    n_images, n_contents, n_codes : int
+        How many images there are, how many of them differ in content, and how many codes differ.
+    n_bits, n_bytes : int
+        Code length, and what all codes take.
+    labels : dict of str to int
+        How many images carry each label.
+    method, fingerprint : str
+        Of the model.
+    preprocessing : dict
+        How an image becomes what the model sees.
+    index : str
+        Kind of the index.
+    keeps_outputs : bool
+        Whether real outputs are kept for re-ranking.
+    generation : int
+        How many changes led to this state.
+    """
+
+    n_images: int
+    n_contents: int
+    n_codes: int
+    n_bits: int
+    n_bytes: int
+    labels: Mapping[str, int]
+    method: str
+    fingerprint: str
+    preprocessing: Mapping[str, Any]
+    index: str
+    keeps_outputs: bool
+    generation: int
