@@ -222,6 +222,16 @@ def test_a_learning_rate_alone_moves_the_final_rate_with_it():
     assert both.final_rate == 0.1
 
 
+@pytest.mark.parametrize(
+    ("variant", "training"), [(DDSH0, {"learning_rate": 0.5, "final_rate": 5e-3}), (DDSHMAC, {"batch_size": 128})]
+)
+def test_a_variant_differs_only_in_how_the_tuned_preset_trains(variant, training):
+    for preset in PRESETS:
+        usual = DDSH(preset=preset).settings()
+        changed = replace(usual, training=replace(usual.training, **training))
+        assert variant(preset=preset).settings() == (changed if preset == "tuned" else usual)
+
+
 @pytest.mark.parametrize(("dissimilar", "share"), [("balanced", 0.7), ("minus-one", 0.93)])
 def test_the_objective_falls_on_real_images(dissimilar, share):
     sample = load("sample")
