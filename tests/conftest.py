@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: two threads each would fight for the cores
 
@@ -12,6 +13,13 @@ from hypothesis import settings
 
 settings.register_profile("ddsh", deadline=None, derandomize=True, database=None)
 settings.load_profile("ddsh")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts() -> None:
+    """Let Ctrl-C reach the programs that tests start, also where a shell runs the tests in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
