@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from one_line import fails_in_one_line
 
 PROGRAM = Path(sys.executable).with_name("ddsh")
 SPEC = """
@@ -40,12 +41,6 @@ def _ddsh(desk, *arguments):
     return subprocess.run(command, capture_output=True, text=True, env=plain, cwd=desk, timeout=300)
 
 
-def _fails_in_one_line(outcome, *words):
-    assert (outcome.returncode, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome
-    for word in words:
-        assert word in outcome.stderr
-
-
 def test_an_experiment_is_found_by_name_made_once_and_cut_down_by_options(desk):
     first = _ddsh(desk, "reproduce", "tiny", "--quick", "--bits", 8, "--seeds", 1)
     assert first.returncode == 0, first.stderr
@@ -71,13 +66,13 @@ def test_an_experiment_is_found_by_name_made_once_and_cut_down_by_options(desk):
         "examples",
     }
     refused = _ddsh(desk, "reproduce", "tiny", "--quick", "--network", "small-grey")
-    _fails_in_one_line(refused, "holds lsh with other parameters (image_size, network: lsh-", "--force")
+    fails_in_one_line(refused, "holds lsh with other parameters (image_size, network: lsh-", "--force")
 
 
 def test_what_cannot_be_run_is_answered_in_one_line(desk):
-    _fails_in_one_line(_ddsh(desk, "reproduce", "tinny"), "Did you mean 'tiny'")
-    _fails_in_one_line(_ddsh(desk, "reproduce", "tiny", "--only", "lhs"), "Did you mean 'lsh'")
-    _fails_in_one_line(_ddsh(desk, "reproduce", "tiny", "--image-size", 28), "--network")
+    fails_in_one_line(_ddsh(desk, "reproduce", "tinny"), "Did you mean 'tiny'")
+    fails_in_one_line(_ddsh(desk, "reproduce", "tiny", "--only", "lhs"), "Did you mean 'lsh'")
+    fails_in_one_line(_ddsh(desk, "reproduce", "tiny", "--image-size", 28), "--network")
 
 
 def test_a_run_that_fails_ends_with_a_line_that_says_so(desk):
@@ -182,6 +177,6 @@ def test_files_that_do_not_belong_are_one_line_each_and_never_a_crash(shelf):
 
 
 def test_wrong_use_of_results_is_answered_in_one_line(shelf):
-    _fails_in_one_line(_ddsh(shelf, "results", "nowhere"), "nowhere is not a folder")
-    _fails_in_one_line(_ddsh(shelf, "results", "--experiment", "won"), "Unknown experiment 'won'")
-    _fails_in_one_line(_ddsh(shelf, "results", "--csv", "--json"), "Choose one")
+    fails_in_one_line(_ddsh(shelf, "results", "nowhere"), "nowhere is not a folder")
+    fails_in_one_line(_ddsh(shelf, "results", "--experiment", "won"), "Unknown experiment 'won'")
+    fails_in_one_line(_ddsh(shelf, "results", "--csv", "--json"), "Choose one")

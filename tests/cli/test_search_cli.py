@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_line import fails_in_one_line
 from PIL import Image
 
 from ddsh.methods import save_model
@@ -19,14 +20,6 @@ PROGRAM = Path(sys.executable).with_name("ddsh")
 
 def program(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=os.environ, timeout=120)
-
-
-def fails_in_one_line(outcome, *words):
-    assert outcome.returncode == 2, outcome
-    assert outcome.stdout == ""
-    assert outcome.stderr.count("\n") == 1
-    for word in words:
-        assert word in outcome.stderr
 
 
 def _save_lsh(folder, seed):

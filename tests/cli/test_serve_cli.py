@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_line import fails_in_one_line
 from PIL import Image
 
 from ddsh import ImageSearch
@@ -59,14 +60,6 @@ def serve(index):
     for process in started:
         process.kill()
         process.communicate()
-
-
-def fails_in_one_line(outcome, *words):
-    assert outcome.returncode == 2, outcome
-    assert outcome.stdout == ""
-    assert outcome.stderr.count("\n") == 1
-    for word in words:
-        assert word in outcome.stderr
 
 
 def test_a_request_under_way_is_answered_before_the_service_stops(serve, photo):

@@ -1,25 +1,13 @@
 """The page in a real browser: chromium as Debian packs it, or another that is on the path."""
 
 import json
-import shutil
 
 import pytest
 from handmade import new_content
 
 from ddsh.report import read_folder, write_report
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
 SIZES = {"desk": 1280, "phone": 400}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import base64
 import re
-import shutil
 from contextlib import ExitStack
 
 import numpy as np
@@ -11,8 +10,6 @@ from running_service import png, running
 
 from ddsh.service import Settings
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
 PATIENCE = 60_000
 SIZES = {"desk": 1280, "phone": 400}
 REFUSED = "Failed to load resource: the server responded with a status of"
@@ -46,15 +43,6 @@ CONTRASTS = """() => {
         dark: ground < 0.2,
     };
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
