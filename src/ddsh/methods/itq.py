@@ -3,12 +3,13 @@
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ddsh.base import Hasher, MethodCard, Outputs
 from ddsh.errors import InvalidInput
@@ -126,8 +127,10 @@ def _eigenvectors(matrix: _Floats, n_vectors: int) -> tuple[_Floats, _Floats]:
     # Few of many: Lanczos takes a fraction of the time. It gives up on a matrix of zeros.
     if side > max(_DENSE_SIDE, _DENSE_SHARE * n_vectors):
         start = np.random.Generator(np.random.PCG64(0)).standard_normal(side)
+        # Half of a symmetric matrix is all that need be read; BLAS wants it by columns, which are its rows.
+        product = LinearOperator(matrix.shape, matvec=partial(linalg.blas.dsymv, 1.0, matrix.T), dtype=matrix.dtype)
         with suppress(ArpackError):
-            values, vectors = eigsh(matrix, n_vectors, which="LA", v0=start)
+            values, vectors = eigsh(product, n_vectors, which="LA", v0=start)
             return values, vectors
     values, vectors = linalg.eigh(matrix, subset_by_index=(side - n_vectors, side - 1))
     return values, vectors
