@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from ddsh.datasets.dataset import Dataset, Skipped
-from ddsh.datasets.own import MAX_TABLE_BYTES, load_folder, load_table
+from ddsh.datasets.own import load_folder, load_table
+from ddsh.datasets.tables import MAX_TABLE_BYTES
 from ddsh.errors import DataError
 from ddsh.labels import MultiLabels, SingleLabels
 

@@ -9,6 +9,7 @@ from ddsh.datasets import cifar10, lists, own, svhn
 from ddsh.datasets.check import refuse_broken
 from ddsh.datasets.dataset import Dataset
 from ddsh.datasets.sources import SOURCES
+from ddsh.datasets.tables import TABLES
 from ddsh.errors import DataError, UnknownName
 
 
@@ -116,7 +117,7 @@ def load(
             raise _not_found(str(name_or_path))
         card = recognise(path)
         if card is None and not _names_lists(path):
-            load_own = own.load_table if path.suffix.lower() in own.TABLES else own.load_folder
+            load_own = own.load_table if path.suffix.lower() in TABLES else own.load_folder
             return load_own(path, strict=strict, verify=verify, on_progress=on_progress)
         dataset = (
             _loader(card)(path) if card else lists.load(path, images_root=Path(images_root) if images_root else None)
