@@ -48,6 +48,15 @@ def test_labels_with_the_same_gap_share_a_line(put, sections):
     assert gaps(sections()[0]) == ["map-cifar10: itq, lsh at 12 bits: seeds 1, 2 missing."]
 
 
+def test_a_line_on_gaps_names_fourteen_labels_and_counts_the_others(put, sections):
+    put(old_content("ddsh", 12, 0))
+    put(old_content("ddsh", 12, 1))
+    for number in range(20):
+        put(old_content("lsh", 12, 0) | {"label": f"row-{number:02d}"})
+    named = ", ".join(f"row-{number:02d}" for number in range(14))
+    assert gaps(sections()[0]) == [f"map-cifar10: {named} and 6 more at 12 bits: seed 1 missing."]
+
+
 def test_a_complete_section_has_no_gaps(put, sections):
     put(old_content("ddsh"))
     put(old_content("lsh"))

@@ -12,6 +12,9 @@ from ddsh.report.runs import Run
 USUAL_BITS = 32
 """The length that the paper's case study has."""
 
+_N_NAMED = 14
+"""Labels that a line on gaps names; as many as the paper's largest table has."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -125,7 +128,7 @@ def gaps(section: Section) -> list[str]:
         for seeds, bits in _gaps_of(section, label).items():
             lines.setdefault((tuple(bits), seeds), []).append(label)
     return [
-        f"{plain(section.experiment)}: {', '.join(labels)} at {_listed(bits)} bits: {_lack(section, seeds)}."
+        f"{plain(section.experiment)}: {_named(labels)} at {_listed(bits)} bits: {_lack(section, seeds)}."
         for (bits, seeds), labels in lines.items()
     ]
 
@@ -144,6 +147,11 @@ def _lack(section: Section, seeds: tuple[int, ...]) -> str:
     if seeds == section.seeds:
         return "no result"
     return f"{'seed' if len(seeds) == 1 else 'seeds'} {_listed(seeds)} missing"
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - _N_NAMED} more" if len(labels) > _N_NAMED else ""
+    return ", ".join(labels[:_N_NAMED]) + more
 
 
 def _listed(numbers: Iterable[int]) -> str:
