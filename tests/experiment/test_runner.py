@@ -1,4 +1,5 @@
 import json
+import tempfile
 from dataclasses import replace
 from functools import partial
 
@@ -86,6 +87,24 @@ def test_methods_on_features_get_them_from_the_experiments_network(tmp_path, not
     assert any(memory.iterdir())
     with pytest.raises(InvalidInput, match="network"):
         run(SPEC, OPEN, tmp_path, notes)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_runs_of_one_call_share_features_in_a_folder_that_is_gone_afterwards(n_jobs, tmp_path, notes, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    seen = []
+    notes.ends = lambda record: seen.append([path.stat().st_size for path in elsewhere.rglob("keys.bin")])
+    spec = replace(SPEC, network="small-grey", image_size=20).with_bits([8, 12])
+    together = run(spec, OPEN, tmp_path, notes, n_jobs=n_jobs).written
+    assert len(seen[0]) == 1
+    assert seen[0][0] >= 340 * 16
+    assert seen[1] == seen[0]
+    assert not any(elsewhere.iterdir())
+    alone = run(spec.with_bits([12]), OPEN, tmp_path / "alone", Notes()).written[0]
+    shared = next(path for path in together if path.name == alone.name)
+    assert _read(shared)["scores"] == _read(alone)["scores"]
 
 
 def test_runs_in_processes_of_their_own_give_the_same_results(tmp_path, notes):

@@ -92,3 +92,9 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ArtefactError, match="cannot be used as a memory"):
         Store(tmp_path / "file", SHAPE)
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, images):
+    (tmp_path / "rows.f32").symlink_to("/dev/full")
+    with pytest.raises(ArtefactError, match="can keep no more"):
+        Store(tmp_path, SHAPE).get(images, compute)

@@ -2,11 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from ddsh.base import Hasher
@@ -145,7 +146,7 @@ def run(
     ----------
     spec : Spec
         The experiment.
-    open_dataset, results, memory, commit
+    open_dataset, results, commit
         See :class:`Workshop`.
     watcher : Watcher
         Is told how it goes on.
@@ -153,18 +154,39 @@ def run(
         Make results again that are there.
     n_jobs : int
         Runs that are made at a time, each in a process of its own.
+    memory : path, optional
+        See :class:`Workshop`; without it, runs share a temporary folder that is removed with the last of them.
 
     Returns
     -------
     Outcome
         What was made, and what could not be.
     """
-    workshop = Workshop(spec, open_dataset, results, memory, commit)
     dataset = open_dataset()
     todo = plan(spec, dataset, results, force=force)
     watcher.planned(todo)
+    with _shared(memory, todo) as kept:
+        workshop = Workshop(spec, open_dataset, results, kept, commit)
+        ended = _one_by_one(workshop, todo, dataset, watcher) if n_jobs == 1 else _at_a_time(workshop, todo, n_jobs)
+        written, failed = _follow(ended, workshop, watcher)
+    return Outcome(tuple(written), todo.n_there, tuple(failed))
+
+
+@contextmanager
+def _shared(memory: Path | None, todo: Plan) -> Iterator[Path | None]:
+    """Give the runs of one call a memory in common: what a frozen network puts out is the same for all of them."""
+    if memory is not None or len(todo.missing) < 2:
+        yield memory
+        return
+    with TemporaryDirectory(prefix="ddsh-") as folder:
+        yield Path(folder)
+
+
+def _follow(
+    ended: Generator[tuple[Run, str | None]], workshop: Workshop, watcher: Watcher
+) -> tuple[list[Path], list[str]]:
+    """Tell the watcher of every run that ends; return what was written and what failed."""
     written, failed = [], []
-    ended = _one_by_one(workshop, todo, dataset, watcher) if n_jobs == 1 else _at_a_time(workshop, todo, n_jobs)
     with closing(ended):
         for one, reason in ended:
             if reason is None:
@@ -173,7 +195,7 @@ def run(
             else:
                 failed.append(f"{one.title}: {reason}")
                 watcher.fails(one, reason)
-    return Outcome(tuple(written), todo.n_there, tuple(failed))
+    return written, failed
 
 
 def _one_by_one(

@@ -49,7 +49,7 @@ class Store:
         self._read_keys()
         missing = {key: image for key, image in zip(keys, images, strict=True) if key not in self._places}
         if missing:
-            self._append(list(missing), compute(list(missing.values())))
+            self._keep(list(missing), compute(list(missing.values())))
             self._read_keys()
         return self._read_rows([self._places[key] for key in keys])
 
@@ -68,6 +68,13 @@ class Store:
         n_new = min(len(content) // _KEY_BYTES, n_rows - known)
         for place in range(n_new):
             self._places[content[place * _KEY_BYTES : (place + 1) * _KEY_BYTES]] = known + place
+
+    def _keep(self, keys: list[bytes], rows: Maps) -> None:
+        try:
+            self._append(keys, rows)
+        except OSError as error:
+            folder = self._rows_file.parent
+            raise ArtefactError(f"{folder} can keep no more ({error.strerror}); name another memory.") from error
 
     def _append(self, keys: list[bytes], rows: Maps) -> None:
         with self._keys_file.open("r+b") as key_file, self._rows_file.open("r+b") as row_file:
