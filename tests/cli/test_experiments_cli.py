@@ -85,13 +85,19 @@ def test_a_run_that_fails_ends_with_a_line_that_says_so(desk):
     assert end == "ddsh: 1 of 2 runs failed; the others are in results/quick/tiny."
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_stopped_experiment_says_how_to_go_on_and_keeps_its_checkpoint(desk, jobs):
+@pytest.mark.parametrize(("jobs", "how"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM)])
+def test_a_stopped_experiment_says_how_to_go_on_and_keeps_its_checkpoint_alone(desk, jobs, how):
     deep = '[methods.deep]\nmethod = "ddsh"\nnetwork = "small-grey"\ntraining = { passes = 100000 }\n'
     (desk / "experiments" / "tiny.toml").write_text(SPEC + deep)
-    command = [PROGRAM, "reproduce", "tiny", "--quick", "--bits", "8", "--seeds", "1", "--only", "deep"]
+    command = [PROGRAM, "reproduce", "tiny", "--quick", "--bits", "8", "--seeds", "2", "--only", "deep"]
+    (desk / "tmp").mkdir()
     process = subprocess.Popen(
-        [*command, "--jobs", str(jobs)], cwd=desk, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--jobs", str(jobs)],
+        cwd=desk,
+        env=os.environ | {"TMPDIR": str(desk / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     checkpoints = desk / "results" / "quick" / "tiny" / "deep-8bits-seed0.checkpoints"
     try:
@@ -100,12 +106,14 @@ def test_a_stopped_experiment_says_how_to_go_on_and_keeps_its_checkpoint(desk, j
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        assert any((desk / "tmp").glob("ddsh-*"))
+        process.send_signal(how)
         out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")
-    assert err == "ddsh: stopped, 0 of 1 results are there; the same command goes on from there.\n"
+    assert err == "ddsh: stopped, 0 of 2 results are there; the same command goes on from there.\n"
+    assert not any((desk / "tmp").glob("ddsh-*"))
     assert list(checkpoints.glob("*.safetensors"))
 
 

@@ -1,5 +1,6 @@
 """The command line: each command calls the public API and shows what it returns."""
 
+import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -51,6 +52,7 @@ def _ddsh(
 
 def main() -> NoReturn:
     """Run the command line; an error that is the input's fault is one line and exit code 2."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-made is removed
     try:
         code = app(standalone_mode=False)
     except DdshError as error:
