@@ -213,7 +213,10 @@ def _training_series(cell: Cell, name: str, measure: Callable[[Pass], float | No
 
 def _cost(section: Section) -> Chart:
     panel = Panel("", "seconds", "MAP", (), kind="points", x_log=True, y_limits=(0.0, 1.0))
-    text = "Wall time of fitting, encoding and scoring against mean average precision: up and to the left is better."
+    text = (
+        "Wall time of fitting, encoding and scoring against mean average precision: up and to the left is better. What "
+        "frozen layers put out is shared between runs; the first to need it has its time."
+    )
     return Chart("cost", "Cost against accuracy", text, _by_bits(section, _time_and_map, panel))
 
 
