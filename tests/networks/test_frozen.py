@@ -115,3 +115,11 @@ def test_features_are_the_last_layer_before_the_classifier(images, tmp_path):
     assert np.array_equal(extractor.extract(images), found)
     assert extractor.image_size == 32
     assert extractor.checksum == NETWORKS["efficientnet-lite0"].sha256
+
+
+def test_outputs_come_some_images_at_a_time(tmp_path, rng):
+    images = rng.integers(0, 256, (300, 28, 28, 1), dtype=np.uint8)
+    layers = FrozenLayers(small_build("small-grey"), 1, tmp_path)
+    chunks = list(layers.chunks(images))
+    assert [len(chunk) for chunk in chunks] == [256, 44]
+    assert np.array_equal(np.concatenate(chunks), layers.outputs(images))

@@ -26,7 +26,7 @@ from ddsh.methods._parallel import add_gradients, gather_gradients, gather_rows,
 from ddsh.methods._training import Training, TrainingStep
 from ddsh.networks import build_network
 from ddsh.networks.folding import fold_batch_norm
-from ddsh.networks.frozen import CHUNK, FrozenLayers, check_n_stages, from_maps
+from ddsh.networks.frozen import FrozenLayers, check_n_stages, from_maps
 from ddsh.networks.hashing import HashNetwork, choose_device
 from ddsh.networks.network import ImageSource, Network
 from ddsh.networks.weights import fingerprint
@@ -294,8 +294,8 @@ class DeepHasher(Hasher):
         """Yield images a chunk at a time with how many stages they have passed: some, if those are remembered."""
         device = self.model_.head.weight.device
         if self.memory is not None and self._n_frozen():
-            maps = from_maps(self._frozen_layers().outputs(images)).to(device)
-            yield from ((chunk, self._n_frozen()) for chunk in torch.split(maps, CHUNK))
+            for maps in self._frozen_layers().chunks(images):
+                yield from_maps(maps).to(device), self._n_frozen()
         else:
             for chunk in PreparedImages(images, self.model_.backbone, keep=False).chunks():
                 yield model.backbone.begin(torch.from_numpy(chunk).to(device), 0), 0

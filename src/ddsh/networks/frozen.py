@@ -1,7 +1,7 @@
 """The first stages of a network as they are: images in, feature maps out; each image is computed once."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +41,15 @@ class FrozenLayers:
 
     def outputs(self, images: ImageSource, on_progress: Callable[[int, int], None] | None = None) -> Maps:
         """Return what the stages make of images: maps, shape (n, height, width, channels), or features (n, d)."""
-        parts = []
+        return np.concatenate(list(self.chunks(images, on_progress)))
+
+    def chunks(self, images: ImageSource, on_progress: Callable[[int, int], None] | None = None) -> Generator[Maps]:
+        """Yield the same some images at a time: maps of a whole database need not fit into memory."""
         for start in range(0, len(images), CHUNK):
             part = [np.asarray(images[row]) for row in range(start, min(start + CHUNK, len(images)))]
-            parts.append(self._compute(part) if self._store is None else self._store.get(part, self._compute))
+            yield self._compute(part) if self._store is None else self._store.get(part, self._compute)
             if on_progress:
                 on_progress(start + len(part), len(images))
-        return np.concatenate(parts)
 
     def row_shape(self) -> tuple[int, ...]:
         """Return the shape of the outputs of one image."""
