@@ -17,6 +17,7 @@ def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+        """Return an attribute of the package, from the module it is at home in."""
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(homes[name]), name)

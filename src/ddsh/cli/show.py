@@ -92,6 +92,7 @@ def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
         tasks: dict[str, Any] = {}
 
         def update(name: str, done: int, total: int | None) -> None:
+            """Move the bar of a file."""
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=total)
             progress.update(tasks[name], completed=done, total=total)

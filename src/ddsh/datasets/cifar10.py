@@ -87,6 +87,7 @@ def _read_binary(path: Path, n_images: int) -> _Batch:
         raise DataError(f"{path}: {path.stat().st_size:,} bytes, expected {expected:,}; get the file again.")
 
     def records() -> NDArray[Any]:
+        """Map the file; it is opened where images are read."""
         return np.memmap(path, _RECORD, mode="r")
 
     labels = np.asarray(records()["label"], np.int64)
@@ -114,6 +115,7 @@ def _flat_images(open_flat: Callable[[], Any], n_images: int, path: Path) -> Arr
     """Return images that are stored as rows of 3,072 numbers: red, green, blue planes of 32 x 32."""
 
     def open_array() -> NDArray[np.uint8]:
+        """Read the rows, check them, and make images of them."""
         flat = np.asarray(open_flat())
         if flat.shape != (n_images, 3072) or flat.dtype != np.uint8:
             raise DataError(f"{path}: expected uint8 pixels ({n_images}, 3072), found {flat.dtype} {flat.shape}.")

@@ -65,6 +65,7 @@ def _read_labels(path: Path) -> NDArray[np.int64]:
 
 def _images(path: Path, n_images: int) -> ArrayImages:
     def open_array() -> NDArray[Any]:
+        """Read the images, which the file has last of four axes."""
         return read_mat(path, "X").transpose(3, 0, 1, 2)
 
     return ArrayImages(open_array, n_images, str(path))

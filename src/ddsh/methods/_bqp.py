@@ -272,6 +272,7 @@ def _l2_problem(B_gamma: _Array, S_omega: _Array, S_gamma: _Array) -> _BitProble
     gram = B_gamma.T @ B_gamma
 
     def problem(codes: _Array, bit: int, known: list[int]) -> tuple[_Array, _Array]:
+        """Return Q and p of a bit, given the known ones."""
         fixed = codes[:, known]
         return -2 * (wanted - fixed @ fixed.T), -2 * (pull[:, bit] - fixed @ gram[known, bit])
 
@@ -282,6 +283,7 @@ def _problem(B_gamma: _Array, S_omega: _Array, S_gamma: _Array, slope: Slope) ->
     """Return what gives Q and p of a bit for any pair loss (Lin et al., ICCV 2013, which the paper follows)."""
 
     def problem(codes: _Array, bit: int, known: list[int]) -> tuple[_Array, _Array]:
+        """Return Q and p of a bit, given the known ones."""
         fixed = codes[:, known]
         Q = _checked_slopes(slope, fixed @ fixed.T, S_omega)
         across = _checked_slopes(slope, B_gamma[:, known] @ fixed.T, S_gamma)

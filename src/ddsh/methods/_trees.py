@@ -62,6 +62,7 @@ def grow_trees(
     n_shares = min(n_workers or n_cores(), n_bits)
 
     def grow(first: int) -> list[str]:
+        """Grow the trees of every bit of a share."""
         return _grow_some(features, signs[:, first::n_shares], n_trees, settings, seeds[first::n_shares])
 
     with ThreadPoolExecutor(n_shares) as pool:

@@ -37,6 +37,7 @@ class _LocalResponseNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ANN401 -- autograd's own signature
+        """Normalise piece by piece."""
         ctx.save_for_backward(x)
         out = torch.empty_like(x)
         for part, target in zip(_pieces(x), _pieces(out), strict=True):
@@ -47,6 +48,7 @@ class _LocalResponseNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401 -- autograd's own signature
+        """Return the gradient of the input."""
         (x,) = ctx.saved_tensors
         out = torch.empty_like(x)
         for part, above, target in zip(_pieces(x), _pieces(gradient), _pieces(out), strict=True):

@@ -74,7 +74,9 @@ class Store:
             self._append(keys, rows)
         except OSError as error:
             folder = self._rows_file.parent
-            raise ArtefactError(f"{folder} can keep no more ({error.strerror}); name another memory.") from error
+            raise ArtefactError(
+                f"{folder} can keep no more ({error.strerror}); name a folder with more room as memory."
+            ) from error
 
     def _append(self, keys: list[bytes], rows: Maps) -> None:
         with self._keys_file.open("r+b") as key_file, self._rows_file.open("r+b") as row_file:

@@ -68,6 +68,7 @@ def _papers_maps(section: Section, label: str) -> Series | None:
 
 def _precision_recall_by_rank(section: Section) -> Chart:
     def series(cell: Cell) -> Series | None:
+        """Return the curve of a cell, if it has one."""
         return _precision_recall(cell, "rank", _mean_curve([run.by_rank for run in cell.runs]))
 
     text = "Precision and recall among the first 1, 2, … items of the ranking, averaged over queries and seeds."
@@ -77,6 +78,7 @@ def _precision_recall_by_rank(section: Section) -> Chart:
 
 def _precision_recall_by_radius(section: Section) -> Chart:
     def series(cell: Cell) -> Series | None:
+        """Return the curve of a cell, if it has one."""
         return _precision_recall(cell, "radius", _mean_curve([run.by_radius for run in cell.runs]))
 
     text = "Precision and recall within Hamming radius 0, 1, 2, …; a lookup that finds nothing counts as precision 0."
@@ -194,6 +196,7 @@ def _objective(section: Section) -> Chart:
 
 def _training(section: Section, name: str, measure: Callable[[Pass], float | None]) -> tuple[Panel, ...]:
     def series(cell: Cell) -> Series | None:
+        """Return the curve of a cell, if it has one."""
         return _training_series(cell, name, measure)
 
     return _by_bits(section, series, Panel("", "pass", name, (), y_log=True))

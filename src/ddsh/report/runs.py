@@ -115,6 +115,7 @@ def _in_range(record: Record, problems: list[str]) -> bool:
 
 def _run(record: Record, problems: list[str]) -> Run:
     def part(name: str, parse: Callable[[Any], Part]) -> Part | None:
+        """Read a part of the record; one that is malformed is a problem and left out."""
         try:
             content = _at(record.content, name)
             return None if content is None else parse(content)

@@ -77,6 +77,7 @@ class _Tally:
     encoded: int = 0
 
     def report(self) -> AddReport:
+        """Return what was counted."""
         return AddReport(
             tuple(self.added),
             tuple(self.known),

@@ -81,11 +81,14 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     from ddsh.networks.lrn import LocalResponseNorm
 
     class WithBits(nn.Module):
+        """The network with two outputs: what it puts out, and its bits."""
+
         def __init__(self, network: nn.Module) -> None:
             super().__init__()
             self.network = network
 
         def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+            """Return outputs and bits of prepared pixels."""
             outputs = self.network(pixels)
             return outputs, (outputs > 0).to(torch.uint8)
 

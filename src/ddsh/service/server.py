@@ -131,7 +131,10 @@ def _impatient(seconds: float) -> type[H11Protocol]:
     """Return a protocol that hangs up where a request's headers do not arrive in time."""
 
     class Impatient(H11Protocol):
+        """Looks from time to time whether the headers have come."""
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Begin to watch."""
             super().connection_made(transport)
             self._watch(None)
 
