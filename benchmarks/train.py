@@ -15,18 +15,18 @@ from threadpoolctl import threadpool_limits
 
 from ddsh.datasets import get_protocol, load
 from ddsh.labels import Labels
-from ddsh.methods._training import Training
+from ddsh.methods.training import Training
 from ddsh.methods.ddsh import DDSH
-from ddsh.networks import build_network
-from ddsh.networks.hashing import HashNetwork
+from ddsh.backbones.registry import build_network
+from ddsh.backbones.hash_network import HashNetwork
 
 N_BITS, N_OMEGA, BATCH = 48, 100, 128
-SETTING = Training(passes=2, learning_rate=1e-3, momentum=0.9, batch_size=BATCH)
+SETTING = Training(epochs=2, learning_rate=1e-3, momentum=0.9, batch_size=BATCH)
 CASES = (("efficientnet-lite0", 64, 1100), ("small-grey", 28, 5000))
 
 
 def bare_pass(images: list[np.ndarray], network: str, image_size: int) -> float:
-    """Return the CPU seconds of the second of two passes that do nothing but learn to put out zero."""
+    """Return the CPU seconds of the second of two epochs that do nothing but learn to put out zero."""
     model = HashNetwork(build_network(network, image_size=image_size), N_BITS, 0).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     pixels = model.backbone.prepare(images)
@@ -41,7 +41,7 @@ def bare_pass(images: list[np.ndarray], network: str, image_size: int) -> float:
 
 
 def ddsh_pass(images: list[np.ndarray], labels: Labels, network: str, image_size: int) -> float:
-    """Return the CPU seconds of the second of two passes of DDSH: discrete coding, training, codes kept up to date."""
+    """Return the CPU seconds of the second of two epochs of DDSH: discrete coding, training, codes kept up to date."""
     ends = []
     method = DDSH(N_BITS, network=network, image_size=image_size, training=SETTING, n_omega=N_OMEGA)
     method.fit(images, labels, on_step=lambda step: ends.append(time.process_time()))

@@ -5,10 +5,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from ddsh.base import Hasher, MethodCard
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.methods import METHODS, get_method, load_model, save_model
-from ddsh.methods._training import Training
+from ddsh.methods.base import Hasher, MethodCard
+from ddsh.methods.training import Training
 
 pytestmark = pytest.mark.parametrize("name", sorted(METHODS))
 
@@ -18,7 +18,7 @@ def make(name, n_bits=12):
     method = get_method(name)
     if method.card.inputs == "features":
         return method(n_bits=n_bits)
-    training = Training(passes=2, learning_rate=0.1, batch_size=32)
+    training = Training(epochs=2, learning_rate=0.1, batch_size=32)
     fewer = {"n_omega": 20} if "n_omega" in method().get_params() else {}
     return method(n_bits=n_bits, network="small-grey", training=training, **fewer)
 

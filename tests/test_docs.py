@@ -28,7 +28,7 @@ def test_every_link_to_a_file_leads_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("name", ["adding-a-dataset", "adding-a-network"])
+@pytest.mark.parametrize("name", ["adding-a-dataset", "adding-a-backbone"])
 def test_the_code_of_a_page_runs(name, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{name}.md").read_text(), re.DOTALL)
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]

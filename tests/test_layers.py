@@ -10,10 +10,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors", "lazy"},
-    {"persistence", "unpickling"},
-    {"codes", "labels"},
-    {"base"},
-    {"networks"},
+    {"storage", "unpickling"},
+    {"codes", "labels", "images"},
+    {"backbones"},
     {"methods", "datasets", "index", "evaluation"},
     {"experiment", "report", "search"},
     {"cli", "service"},

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ddsh.errors import DdshError
     from ddsh.evaluation import evaluate, score
     from ddsh.methods import load_model, save_model
-    from ddsh.methods._training import Training
     from ddsh.methods.ddsh import DDSH
     from ddsh.methods.lsh import LSH
+    from ddsh.methods.training import Training
     from ddsh.search import ImageSearch
 
 __version__ = "0.1.0"
@@ -39,7 +39,7 @@ _HOMES = {
     "DdshError": "ddsh.errors",
     "ImageSearch": "ddsh.search",
     "LSH": "ddsh.methods.lsh",
-    "Training": "ddsh.methods._training",
+    "Training": "ddsh.methods.training",
     "evaluate": "ddsh.evaluation",
     "load": "ddsh.datasets",
     "load_model": "ddsh.methods",

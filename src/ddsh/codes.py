@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddsh.errors import ArtefactError, InvalidInput
-from ddsh.persistence import read_npz, write_npz
+from ddsh.storage import read_npz, write_npz
 
 MAX_BITS = 1024
 FORMAT_VERSION = 1

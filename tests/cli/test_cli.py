@@ -62,7 +62,7 @@ def test_score_prints_json_with_every_option(codes):
 def shown(tmp_path_factory):
     """What a short demo prints, and its folder."""
     folder = tmp_path_factory.mktemp("desk") / "demo"
-    outcome = ddsh("demo", "--out", folder, "--bits", 16, "--passes", 2)
+    outcome = ddsh("demo", "--out", folder, "--bits", 16, "--epochs", 2)
     assert outcome.returncode == 0, outcome.stderr
     return outcome.stdout, folder
 

@@ -87,7 +87,7 @@ def test_a_run_that_fails_ends_with_a_line_that_says_so(desk):
 
 @pytest.mark.parametrize(("jobs", "how"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM)])
 def test_a_stopped_experiment_says_how_to_go_on_and_keeps_its_checkpoint_alone(desk, jobs, how):
-    deep = '[methods.deep]\nmethod = "ddsh"\nnetwork = "small-grey"\ntraining = { passes = 100000 }\n'
+    deep = '[methods.deep]\nmethod = "ddsh"\nnetwork = "small-grey"\ntraining = { epochs = 100000 }\n'
     (desk / "experiments" / "tiny.toml").write_text(SPEC + deep)
     command = [PROGRAM, "reproduce", "tiny", "--quick", "--bits", "8", "--seeds", "2", "--only", "deep"]
     (desk / "tmp").mkdir()

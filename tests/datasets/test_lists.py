@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from ddsh.datasets import lists
-from ddsh.datasets.images import FileImages
 from ddsh.errors import BrokenImage, DataError
+from ddsh.images import FileImages
 
 STEADY = settings(derandomize=True, database=None, deadline=None)
 PATHS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=12).filter(

@@ -9,8 +9,8 @@ from PIL import Image as Pillow
 from scipy import sparse
 
 from ddsh.datasets import nuswide
-from ddsh.datasets.images import FileImages
 from ddsh.errors import BrokenImage, DataError, InvalidInput
+from ddsh.images import FileImages
 
 NAMES = ["actor\\0001_11.jpg", "actor\\0002_22.jpg", "zebra\\0003_33.jpg", "zebra\\0004_44.jpg"]
 CONCEPTS = {"sky": "1101", "dog": "0101", "cat": "0011", "rare": "0010"}

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddsh.datasets import PROTOCOLS, Dataset, Protocol, get_protocol, load
-from ddsh.datasets.images import ArrayImages
 from ddsh.errors import DataError, InvalidInput, UnknownName
+from ddsh.images import ArrayImages
 from ddsh.labels import as_labels
 
 

@@ -7,8 +7,8 @@ from PIL import Image
 
 from ddsh.codes import BinaryCodes
 from ddsh.datasets import Dataset, Protocol
-from ddsh.datasets.images import ArrayImages
 from ddsh.evaluation.examples import draw_examples
+from ddsh.images import ArrayImages
 from ddsh.labels import as_labels
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)

@@ -3,15 +3,15 @@ import json
 import numpy as np
 import pytest
 
+from ddsh.backbones.registry import build_network
 from ddsh.datasets import Dataset, Protocol
-from ddsh.datasets.images import FileImages
 from ddsh.errors import InvalidInput
 from ddsh.evaluation import evaluate
+from ddsh.images import FileImages
 from ddsh.labels import as_labels
-from ddsh.methods._training import Training
 from ddsh.methods.ddsh import DDSH
 from ddsh.methods.lsh import LSH
-from ddsh.networks import build_network
+from ddsh.methods.training import Training
 
 
 class _ListImages(FileImages):
@@ -97,7 +97,7 @@ def test_a_network_of_your_own_is_named_and_its_size_known(dataset):
     network = build_network("small-grey", image_size=24)
     hasher = DDSH(8, network=network, training=Training(1, 0.1), n_omega=10)
     result = evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0)
-    assert result.network.startswith("ddsh.networks.small.")
+    assert result.network.startswith("ddsh.backbones.small.")
     assert (result.image_size, result.weights) == (24, None)
 
 

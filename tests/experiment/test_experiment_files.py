@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ddsh.backbones.registry import BACKBONES
 from ddsh.datasets import DATASETS
 from ddsh.experiment import read_spec
 from ddsh.experiment.plan import build
-from ddsh.networks import NETWORKS
 from ddsh.report import FIGURES
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def test_its_dataset_protocol_and_network_are_known(path):
     assert spec.dataset in DATASETS
     assert spec.rule().name == spec.protocol.removesuffix("-validation")
     assert spec.quicker().rule().name.startswith(spec.rule().name)
-    assert spec.network is None or spec.network in NETWORKS
+    assert spec.network is None or spec.network in BACKBONES
 
 
 @every_file

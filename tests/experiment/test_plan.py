@@ -102,12 +102,12 @@ def test_a_result_with_other_parameters_is_not_added_to(put, sample, tmp_path, c
 
 
 def test_deep_methods_are_compared_by_what_they_were_given(put, sample, tmp_path):
-    params = {"network": "small-grey", "preset": "scratch", "training": {"passes": 3}}
+    params = {"network": "small-grey", "preset": "scratch", "training": {"epochs": 3}}
     spec = replace(SPEC, methods=(Method("deep", "ddsh", params),))
     first, second = spec.runs()
     path = put(spec, first)
     assert plan(spec, sample, tmp_path).missing == (second,)
-    changed = replace(spec, methods=(Method("deep", "ddsh", params | {"training": {"passes": 4}}),))
+    changed = replace(spec, methods=(Method("deep", "ddsh", params | {"training": {"epochs": 4}}),))
     assert "training" in _refused(changed, sample, tmp_path)
     frozen = replace(spec, n_frozen=2)
     content = json.loads(path.read_text())
@@ -130,14 +130,14 @@ def test_the_network_of_an_experiment_goes_to_methods_on_images_that_name_none(t
 def test_an_extension_that_trains_a_network_gets_that_of_the_experiment(tmp_path):
     methods = (
         Method("a", "fasth", {"extension": "cnn"}),
-        Method("b", "fasth", {"extension": {"kind": "cnn", "network": "small", "training": {"passes": 7}}}),
+        Method("b", "fasth", {"extension": {"kind": "cnn", "network": "small", "training": {"epochs": 7}}}),
     )
     spec = replace(SPEC, methods=methods, network="small-grey", image_size=30, bits=(8,))
     first, second = (network_params(build(run, spec, tmp_path)) for run in spec.runs())
     assert (first["network"], first["image_size"], first["kind"]) == ("small-grey", 30, "cnn")
-    assert (second["network"], second["image_size"], second["training"]["passes"]) == ("small", 30, 7)
+    assert (second["network"], second["image_size"], second["training"]["epochs"]) == ("small", 30, 7)
     quick = spec.quicker()
-    assert [network_params(build(run, quick))["training"]["passes"] for run in quick.runs()] == [1, 1]
+    assert [network_params(build(run, quick))["training"]["epochs"] for run in quick.runs()] == [1, 1]
 
 
 def test_results_on_validation_are_compared_with_their_kind(put, sample, tmp_path):
@@ -155,10 +155,10 @@ def test_methods_on_features_take_no_network():
 
 
 def test_a_quick_look_trains_for_fewer_passes():
-    params = {"network": "small-grey", "training": {"passes": 30, "learning_rate": 0.5}}
+    params = {"network": "small-grey", "training": {"epochs": 30, "learning_rate": 0.5}}
     spec = replace(SPEC, methods=(Method("ddsh", "ddsh", params),)).quicker()
     training = build(next(spec.runs()), spec).training
-    assert (training.passes, training.learning_rate) == (1, 0.5)
+    assert (training.epochs, training.learning_rate) == (1, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_everything_that_can_be_said_is_read(spec_of):
     )
     assert spec.network_params() == {"network": "small-grey", "image_size": 32, "n_frozen": 0, "weights": "w.mat"}
     assert spec.examples == (8,)
-    assert spec.quick == Quick((8,), (0,), n_query=50, n_train=200, n_database=900, passes=2)
+    assert spec.quick == Quick((8,), (0,), n_query=50, n_train=200, n_database=900, epochs=2)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_everything_that_can_be_said_is_read(spec_of):
         ("n_frozen = -1\n", "n_frozen"),
         ("quick = 3\n", "quick must be a table"),
         ("[quick]\nfast = true\n", "unknown: fast"),
-        ("[quick]\npasses = 0\n", "quick.passes"),
+        ("[quick]\npasses = 0\n", "quick.epochs"),
         ("[quick]\nbits = []\n", "quick.bits"),
     ],
 )

@@ -10,7 +10,7 @@ from ddsh.errors import InvalidInput
 from ddsh.experiment import Method, Quick, Spec, run
 
 OPEN = partial(load, "sample")
-QUICK = Quick(n_query=40, n_train=150, n_database=300, passes=2)
+QUICK = Quick(n_query=40, n_train=150, n_database=300, epochs=2)
 SPEC = Spec("x", "sample", "sample", (8,), (0,), (Method("lsh", "lsh", {}),), quick=QUICK).quicker()
 DEEP = Method("deep", "ddsh", {"network": "small-grey", "preset": "scratch"})
 
@@ -120,7 +120,7 @@ def test_runs_in_processes_of_their_own_give_the_same_results(tmp_path, notes):
 def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, notes):
     class Impatient(Notes):
         def steps(self, step):
-            if step.pass_number == 2:
+            if step.epoch == 2:
                 raise KeyboardInterrupt
 
     deep = replace(SPEC, methods=(DEEP,))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ddsh.datasets import Dataset, Protocol, get_protocol
-from ddsh.datasets.images import ArrayImages
 from ddsh.datasets.protocols import ValidationProtocol
 from ddsh.experiment.smaller import SmallerProtocol
+from ddsh.images import ArrayImages
 from ddsh.labels import as_labels
 
 

@@ -13,17 +13,17 @@ from scipy import sparse
 from sklearn.base import clone
 from torch import nn
 
+from ddsh.backbones.frozen import FrozenLayers
+from ddsh.backbones.network import Network
+from ddsh.backbones.registry import build_network
 from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.labels import PairLabels, as_labels
 from ddsh.methods import load_model, save_model
 from ddsh.methods._bqp import full_objective
-from ddsh.methods._pairs import L2, Logistic, pair_loss
-from ddsh.methods._training import Training
 from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
-from ddsh.networks import build_network
-from ddsh.networks.frozen import FrozenLayers
-from ddsh.networks.network import Network
+from ddsh.methods.losses import L2, Logistic, pair_loss
+from ddsh.methods.training import Training
 
 
 class Tiny(Network):
@@ -40,7 +40,7 @@ class Tiny(Network):
         return [nn.Sequential(self.conv, nn.ReLU()), nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())]
 
 
-FAST = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9, flip=True)
+FAST = Training(epochs=6, learning_rate=0.5, final_lr=0.05, batch_size=32, momentum=0.9, flip=True)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_the_slope_of_a_loss_makes_one_open_bit_exact(rng, loss):
 # Three classes cannot all be c bits apart, so that with S = -1 much of the objective stays.
 @pytest.mark.parametrize(("dissimilar", "share"), [("balanced", 0.25), ("minus-one", 0.6)])
 def test_training_separates_the_classes_and_lowers_the_objective(images, dissimilar, share):
-    training = Training(passes=15, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9)
+    training = Training(epochs=15, learning_rate=0.5, final_lr=0.05, batch_size=32, momentum=0.9)
     method = _make(training=training, dissimilar=dissimilar).fit(*images)
     objectives = [entry["objective"] for entry in method.history_]
     assert objectives[-1] < share * objectives[0]
@@ -113,7 +113,7 @@ def test_the_discrete_step_never_raises_the_objective_with_local_search(images):
             return rows, objective
 
     Watched(**method.get_params()).fit(*images)
-    assert len(seen) == FAST.passes
+    assert len(seen) == FAST.epochs
     assert all(after <= before * (1 + 1e-12) for before, after in seen)
 
 
@@ -195,7 +195,7 @@ def test_every_setting_trains(images, options):
 
 
 def test_mac_learns_codes_and_network_together(images):
-    training = Training(passes=15, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9)
+    training = Training(epochs=15, learning_rate=0.5, final_lr=0.05, batch_size=32, momentum=0.9)
     method = _make(DDSHMAC, training=training)
     codes = method.fit(*images).encode(images[0])
     distances = codes.hamming(codes).astype(float)
@@ -205,9 +205,9 @@ def test_mac_learns_codes_and_network_together(images):
 
 def test_presets_are_the_papers_and_the_authors():
     paper, release = PRESETS["paper"], PRESETS["release"]
-    assert paper.training.passes // paper.n_inner == 3
+    assert paper.training.epochs // paper.n_inner == 3
     assert paper.n_inner == 50
-    assert release.training.passes // release.n_inner == 50
+    assert release.training.epochs // release.n_inner == 50
     assert release.n_inner == 3
     assert paper.training.weight_decay == release.training.weight_decay == 5e-4
     assert paper.training.batch_size == release.training.batch_size == 128
@@ -217,16 +217,16 @@ def test_presets_are_the_papers_and_the_authors():
 
 
 def test_a_learning_rate_alone_moves_the_final_rate_with_it():
-    training = DDSH.from_description({"training": {"learning_rate": 0.2, "passes": 5}}).settings().training
-    assert (training.learning_rate, training.passes) == (0.2, 5)
-    assert training.final_rate == pytest.approx(2e-3)
+    training = DDSH.from_description({"training": {"learning_rate": 0.2, "epochs": 5}}).settings().training
+    assert (training.learning_rate, training.epochs) == (0.2, 5)
+    assert training.final_lr == pytest.approx(2e-3)
     assert training.momentum == PRESETS["tuned"].training.momentum
-    both = DDSH.from_description({"training": {"learning_rate": 0.2, "final_rate": 0.1}}).settings().training
-    assert both.final_rate == 0.1
+    both = DDSH.from_description({"training": {"learning_rate": 0.2, "final_lr": 0.1}}).settings().training
+    assert both.final_lr == 0.1
 
 
 @pytest.mark.parametrize(
-    ("variant", "training"), [(DDSH0, {"learning_rate": 0.5, "final_rate": 5e-3}), (DDSHMAC, {"batch_size": 128})]
+    ("variant", "training"), [(DDSH0, {"learning_rate": 0.5, "final_lr": 5e-3}), (DDSHMAC, {"batch_size": 128})]
 )
 def test_a_variant_differs_only_in_how_the_tuned_preset_trains(variant, training):
     for preset in PRESETS:
@@ -240,14 +240,14 @@ def test_the_objective_falls_on_real_images(dissimilar, share):
     sample = load("sample")
     rows = sample.parts["database"][:600]
     X = np.stack(list(sample.images.take(rows)))
-    training = Training(passes=4, learning_rate=0.5, final_rate=0.05, momentum=0.9)
+    training = Training(epochs=4, learning_rate=0.5, final_lr=0.05, momentum=0.9)
     method = DDSH(12, network="small-grey", training=training, n_omega=50, dissimilar=dissimilar)
     objectives = [entry["objective"] for entry in method.fit(X, sample.labels.take(rows)).history_]
     assert objectives[-1] < share * objectives[0]
 
 
 def test_a_model_survives_a_folder(images, tmp_path):
-    training = Training(passes=1, learning_rate=0.1)
+    training = Training(epochs=1, learning_rate=0.1)
     method = DDSH(12, network="small-grey", training=training, n_omega=20).fit(*images)
     fingerprint = save_model(method, tmp_path / "model", {"dataset": "toy"})
     saved = load_model(tmp_path / "model")
@@ -261,7 +261,7 @@ def test_a_model_survives_a_folder(images, tmp_path):
 
 @pytest.mark.parametrize("change", ["weights", "json", "missing", "version", "method"])
 def test_a_damaged_model_is_refused(images, tmp_path, change):
-    method = DDSH(8, network="small-grey", training=Training(passes=1, learning_rate=0.1), n_omega=20).fit(*images)
+    method = DDSH(8, network="small-grey", training=Training(epochs=1, learning_rate=0.1), n_omega=20).fit(*images)
     save_model(method, tmp_path)
     facts, weights = tmp_path / "model.json", tmp_path / "model.safetensors"
     match change:
@@ -303,7 +303,7 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"context": "after"}, lambda x, y: (x, y), "Known: before, others"),
         ({"device": "cuda:99"}, lambda x, y: (x, y), "cannot be used here"),
         ({"network": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
-        ({"training": Training(passes=3, learning_rate=1e30)}, lambda x, y: (x, y), "smaller learning rate"),
+        ({"training": Training(epochs=3, learning_rate=1e30)}, lambda x, y: (x, y), "smaller learning rate"),
     ],
 )
 def test_bad_input_gets_one_clear_line(images, options, data, message):
@@ -312,10 +312,10 @@ def test_bad_input_gets_one_clear_line(images, options, data, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("options", [{"passes": 0}, {"learning_rate": -1.0}, {"batch_size": 0}, {"momentum": -0.1}])
+@pytest.mark.parametrize("options", [{"epochs": 0}, {"learning_rate": -1.0}, {"batch_size": 0}, {"momentum": -0.1}])
 def test_a_training_that_makes_no_sense_is_refused(options):
     with pytest.raises(InvalidInput):
-        Training(**({"passes": 1, "learning_rate": 0.1} | options))
+        Training(**({"epochs": 1, "learning_rate": 0.1} | options))
 
 
 SCRIPT = """
@@ -326,7 +326,7 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 from test_ddsh import DDSH, Tiny, Training
 data = np.load({data!r})
-training = Training(passes=6, learning_rate=0.5, final_rate=0.05, batch_size=32, momentum=0.9, flip=True, crop=1,
+training = Training(epochs=6, learning_rate=0.5, final_lr=0.05, batch_size=32, momentum=0.9, flip=True, crop=1,
                     checkpoint_seconds=0.0)
 method = DDSH(8, network=Tiny(), training=training, n_omega=20, seed=3, n_inner=2)
 slow = {slow}
@@ -376,7 +376,7 @@ def _stopped(tmp_path, images, **options):
         if step.done == 4:
             raise KeyboardInterrupt
 
-    training = Training(passes=3, learning_rate=0.1, batch_size=32, checkpoint_seconds=0.0)
+    training = Training(epochs=3, learning_rate=0.1, batch_size=32, checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
         _make(training=training, **options).fit(*images, checkpoints=tmp_path, on_step=stop)
     return training
@@ -414,9 +414,9 @@ from ddsh.methods.dsh import DSH
 if int(os.environ.get("WORLD_SIZE", 1)) > 1:
     distributed.init_process_group("gloo")
 data = np.load({data!r})
-training = Training(passes=2, learning_rate=0.2, batch_size=33, momentum=0.9, flip=True)
+training = Training(epochs=2, learning_rate=0.2, batch_size=33, momentum=0.9, flip=True)
 method = DDSH(8, network=Tiny(), training=training, n_omega=20).fit(data["X"], data["y"])
-slower = Training(passes=2, learning_rate=0.01, batch_size=33, momentum=0.9, flip=True)
+slower = Training(epochs=2, learning_rate=0.01, batch_size=33, momentum=0.9, flip=True)
 others = dict((cls.__name__, cls(8, network=Tiny(), training=slower).fit(data["X"], data["y"])) for cls in (DSH, DPSH))
 if int(os.environ.get("RANK", 0)) == 0:
     outputs = dict((name, other.project(data["X"])) for name, other in others.items())

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from ddsh.labels import as_labels
-from ddsh.methods._training import Training
 from ddsh.methods.dpsh import DPSH
+from ddsh.methods.training import Training
 
-FAST = Training(passes=16, learning_rate=0.03, final_rate=0.003, batch_size=32, momentum=0.9, checkpoint_seconds=0.0)
+FAST = Training(epochs=16, learning_rate=0.03, final_lr=0.003, batch_size=32, momentum=0.9, checkpoint_seconds=0.0)
 N, C = 9, 6
 
 
@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(images, tmp_path, stop_
 
 
 # Only the hash layer learns: batch normalisation would see no more than a process's own images.
-FROZEN = {"n_frozen": 4, "training": Training(passes=2, learning_rate=0.05, batch_size=31, momentum=0.9)}
+FROZEN = {"n_frozen": 4, "training": Training(epochs=2, learning_rate=0.05, batch_size=31, momentum=0.9)}
 PARALLEL = """
 import sys
 import numpy as np

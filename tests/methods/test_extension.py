@@ -8,7 +8,7 @@ import pytest
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.methods._extensions import CNN, EXTENSIONS, Kernel, Linear, Progress, Trees, as_extension
 from ddsh.methods._extensions.linear import LinearMap
-from ddsh.methods._training import Training
+from ddsh.methods.training import Training
 
 FEW = Trees(n_trees=20, n_leaves=4)
 ON_FEATURES = [FEW, Linear(), Kernel(n_anchors=40)]
@@ -125,7 +125,7 @@ def test_damaged_trees_are_refused(coded):
         Linear(0.3),
         Kernel(5),
         CNN(),
-        CNN(network="small", image_size=40, n_frozen=1, training=Training(passes=3, learning_rate=0.1), memory="x"),
+        CNN(network="small", image_size=40, n_frozen=1, training=Training(epochs=3, learning_rate=0.1), memory="x"),
     ],
     ids=lambda extension: extension.kind,
 )
@@ -138,9 +138,9 @@ def test_a_description_in_plain_json_makes_the_same_extension(extension):
 def test_a_description_need_only_say_what_differs():
     assert as_extension("linear") == as_extension({"kind": "linear"}) == Linear()
     assert as_extension({"kind": "trees", "n_leaves": 5}) == Trees(n_leaves=5)
-    network = as_extension({"kind": "cnn", "network": "small", "training": {"passes": 3}})
+    network = as_extension({"kind": "cnn", "network": "small", "training": {"epochs": 3}})
     assert network.network == "small"
-    assert network.training.passes == 3
+    assert network.training.epochs == 3
     assert network.training.momentum > 0
     assert as_extension(network) is network
 

@@ -7,7 +7,7 @@ import torch
 from ddsh.errors import InvalidInput
 from ddsh.labels import as_labels
 from ddsh.methods import get_method
-from ddsh.methods._training import Training
+from ddsh.methods.training import Training
 
 C = 6
 WEIGHTS = {"dhn": "quantisation", "dpsh": "eta", "dsh": "quantisation"}
@@ -18,7 +18,7 @@ LARGEST = {"dhn": 1e30, "dpsh": 1e6, "dsh": 1e6}
 
 def _training(name, **others):
     rate = RATES[name]
-    usual = {"passes": PASSES[name], "learning_rate": rate, "final_rate": rate / 10, "batch_size": 32, "momentum": 0.9}
+    usual = {"epochs": PASSES[name], "learning_rate": rate, "final_lr": rate / 10, "batch_size": 32, "momentum": 0.9}
     return Training(**(usual | others))
 
 
@@ -57,7 +57,7 @@ def test_training_lowers_the_loss_and_separates_the_classes(name, images):
 
 def test_a_mini_batch_of_one_image_is_no_obstacle(name, images):
     X, labels = images
-    method = _make(name, training=_training(name, passes=1, batch_size=44))
+    method = _make(name, training=_training(name, epochs=1, batch_size=44))
     assert np.isfinite(method.fit(X[:89], labels[:89]).history_[-1]["loss"])
 
 

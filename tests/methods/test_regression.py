@@ -6,9 +6,9 @@ from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import as_labels
 from ddsh.methods._regression import CodeRegression
-from ddsh.methods._training import Training
+from ddsh.methods.training import Training
 
-FAST = Training(passes=8, learning_rate=0.01, final_rate=0.001, batch_size=32, momentum=0.9)
+FAST = Training(epochs=8, learning_rate=0.01, final_lr=0.001, batch_size=32, momentum=0.9)
 
 
 def _make(n_bits):

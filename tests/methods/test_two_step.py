@@ -5,19 +5,19 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from ddsh.base import MethodCard
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.labels import PairLabels
 from ddsh.methods import get_method, load_model, save_model
 from ddsh.methods._extensions import CNN, Kernel, Linear, Trees
-from ddsh.methods._training import Training
 from ddsh.methods._two_step import TwoStepHasher
+from ddsh.methods.base import MethodCard
 from ddsh.methods.cosdish import COSDISH
 from ddsh.methods.lfh import LFH
+from ddsh.methods.training import Training
 
 NETWORK = CNN(
-    network="small-grey", training=Training(passes=6, learning_rate=0.005, batch_size=16, momentum=0.9), device="cpu"
+    network="small-grey", training=Training(epochs=6, learning_rate=0.005, batch_size=16, momentum=0.9), device="cpu"
 )
 ON_FEATURES = [Trees(n_trees=20), Linear(), Kernel(n_anchors=40)]
 
@@ -156,7 +156,7 @@ def test_saving_before_fitting_is_refused():
     [
         ({}, "trees"),
         ({"extension": "linear"}, "linear"),
-        ({"extension": {"kind": "cnn", "network": "small", "training": {"passes": 2}}}, "cnn"),
+        ({"extension": {"kind": "cnn", "network": "small", "training": {"epochs": 2}}}, "cnn"),
     ],
 )
 def test_a_method_can_be_made_from_plain_values_and_described_in_them(given, kind):

@@ -57,7 +57,7 @@ def old_content(label="ddsh", n_bits=12, seed=0, score=0.5, **changes):
         "network": "efficientnet-lite0",
         "seed": seed,
         "split": f"{seed}" * 64,
-        "params": {"n_bits": n_bits, "seed": seed, "training": {"passes": 3}, "solver": None},
+        "params": {"n_bits": n_bits, "seed": seed, "training": {"epochs": 3}, "solver": None},
         "scores": scores,
         "history": [{"pass": step, "loss": 1.0 / step, "objective": 900.0 / step} for step in (1, 2, 3)],
         "seconds": 61.0,

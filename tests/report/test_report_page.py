@@ -118,7 +118,7 @@ def test_provenance_names_machine_versions_and_times(elements):
 
 def test_parameters_are_listed_without_what_differs_from_run_to_run(elements):
     [table] = elements.texts("table", class_="settings")
-    assert "DDSHtraining.passes = 3" in table
+    assert "DDSHtraining.epochs = 3" in table
     assert "seed =" not in table
     assert "None" not in table
 

@@ -38,7 +38,7 @@ def deep_model(tmp_path_factory):
     """DDSH with a small network, one pass over a few images of the sample."""
     dataset, folder = load("sample"), tmp_path_factory.mktemp("models") / "deep"
     rows = np.arange(0, len(dataset), len(dataset) // 128)[:128]
-    setting = {"n_bits": 24, "preset": "scratch", "network": "small-grey", "training": {"passes": 1}, "device": "cpu"}
+    setting = {"n_bits": 24, "preset": "scratch", "network": "small-grey", "training": {"epochs": 1}, "device": "cpu"}
     hasher = get_method("ddsh").from_description(setting)
     save_model(hasher.fit(dataset.images.take(rows), dataset.labels.take(rows)), folder)
     return folder

@@ -313,7 +313,7 @@ def test_the_same_weights_with_another_preprocessing_are_another_model(tmp_path,
 
 
 def test_features_of_a_network_are_taken_where_the_model_was_trained_on_them(tmp_path, rng):
-    features = pytest.importorskip("ddsh.networks.features")
+    features = pytest.importorskip("ddsh.backbones.features")
     pictures = [rng.integers(0, 256, (20 + number, 40, 3), np.uint8) for number in range(4)]
     extracted = features.features("small", pictures)
     hasher = LSH(n_bits=20).fit(extracted)

@@ -34,7 +34,7 @@ def test_a_method_without_a_network_is_refused_in_one_line(tmp_path, model):
 
 def test_response_normalisation_is_exported_with_the_same_values():
     torch = pytest.importorskip("torch")
-    from ddsh.networks.lrn import LocalResponseNorm
+    from ddsh.backbones.lrn import LocalResponseNorm
     from ddsh.search.onnx import _plain_response_norm
 
     responses = torch.from_numpy(np.random.default_rng(0).uniform(0, 200, (2, 9, 4, 4)).astype(np.float32))

@@ -17,7 +17,7 @@ from ddsh.evaluation import Result, evaluate
 from ddsh.methods import get_method, save_model
 
 if TYPE_CHECKING:
-    from ddsh.base import Hasher
+    from ddsh.methods.base import Hasher
 
 _MARK = "made-by-ddsh-demo"
 _QUERY = "17"
@@ -28,11 +28,11 @@ _ABOUT = ("dataset", "protocol", "seed", "split", "seconds", "history", "version
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier demo there is replaced.")] = Path("demo"),
     bits: Annotated[int, typer.Option(help="Code length.")] = 32,
-    passes: Annotated[int, typer.Option(min=1, help="Passes over the 5,000 training images.")] = 40,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 5,000 training images.")] = 40,
 ) -> None:
     """Train DDSH on the sample that comes with ddsh; score, report, index and search it."""
     _make_room(out)
-    random, learned = get_method("lsh")(n_bits=bits), _ddsh(bits, passes)
+    random, learned = get_method("lsh")(n_bits=bits), _ddsh(bits, epochs)
     results = [_scored(random), _scored(learned)]
     save_model(learned, out / "model", {name: getattr(results[1], name) for name in _ABOUT})
     _report(results, out)
@@ -52,8 +52,8 @@ def _make_room(out: Path) -> None:
     (out / _MARK).touch()
 
 
-def _ddsh(bits: int, passes: int) -> "Hasher":
-    setting = {"n_bits": bits, "preset": "scratch", "network": "small-grey", "training": {"passes": passes}}
+def _ddsh(bits: int, epochs: int) -> "Hasher":
+    setting = {"n_bits": bits, "preset": "scratch", "network": "small-grey", "training": {"epochs": epochs}}
     return get_method("ddsh").from_description(setting)
 
 

@@ -28,7 +28,7 @@ def reproduce(
     experiment: Annotated[str, typer.Argument(help="A name in ./experiments, or a TOML file.")],
     results: Results = Path("results"),
     root: Root = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A quick look: fewer images, passes, seeds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A quick look: fewer images, epochs, seeds.")] = False,
     network: Annotated[str | None, typer.Option(help="Another network for all methods.")] = None,
     image_size: Annotated[int | None, typer.Option(min=1, help="Side of the images that it sees.")] = None,
     weights: Annotated[str | None, typer.Option(help="File with its pretrained weights.")] = None,

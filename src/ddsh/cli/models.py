@@ -22,7 +22,7 @@ from ddsh.evaluation.results import encode_rows, items, versions
 from ddsh.labels import Labels, as_labels
 from ddsh.methods import METHODS, get_method, load_model, save_model
 from ddsh.methods._models import extractor_of
-from ddsh.persistence import write_npz
+from ddsh.storage import write_npz
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Data = Annotated[str, typer.Argument(help="A dataset's name, a folder of images, a table or a list.")]
@@ -40,7 +40,7 @@ def train(
     image_size: Annotated[int | None, typer.Option(help="Side of the images that the network sees.")] = None,
     n_frozen: FrozenStages = None,
     preset: Annotated[str | None, typer.Option(help="Setting of the method, such as paper.")] = None,
-    passes: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the start.")] = None,
     weights: Annotated[Path | None, typer.Option(help="File with pretrained weights.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
@@ -53,7 +53,7 @@ def train(
     """Learn codes from the training images of a dataset, and save the model."""
     seen = _given({"network": network, "image_size": image_size, "weights": weights and str(weights)})
     source = seen if get_method(method).card.inputs == "features" and network else None
-    schedule = _given({"passes": passes, "learning_rate": learning_rate}) or None
+    schedule = _given({"epochs": epochs, "learning_rate": learning_rate}) or None
     given = {} if source else seen | {"memory": memory and str(memory)}
     given |= {"n_frozen": n_frozen, "preset": preset, "device": device, "training": schedule}
     hasher = get_method(method).from_description(_checked(method, given | {"n_bits": bits, "seed": seed}))
@@ -115,7 +115,7 @@ def _fit(hasher: Any, images: Any, labels: Labels, checkpoints: Path, resume: bo
     if hasher.inputs != "images":
         hasher.fit(images, labels)
         return
-    from ddsh.methods._parallel import joined
+    from ddsh.methods._distributed import joined
 
     processes, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
     with joined(processes, rank), show.training() as on_step:
@@ -130,7 +130,7 @@ def tune(
     image_size: Annotated[int | None, typer.Option(help="Side of the images that the network sees.")] = None,
     n_frozen: FrozenStages = None,
     preset: Annotated[str | None, typer.Option(help="Setting of the method, such as paper.")] = None,
-    passes: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     low: Annotated[float, typer.Option(help="Lowest learning rate.")] = 1e-6,
     high: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-2,
     steps: Annotated[int, typer.Option(help="How many rates between them.")] = 5,
@@ -143,7 +143,7 @@ def tune(
     from ddsh.experiment import rate_grid
     from ddsh.experiment import tune as tune_rate
 
-    schedule = {"passes": passes} if passes else None
+    schedule = {"epochs": epochs} if epochs else None
     given = {"network": network, "image_size": image_size, "n_frozen": n_frozen, "memory": memory and str(memory)}
     params = _checked(method, given | {"preset": preset, "training": schedule, "n_bits": bits, "seed": seed})
     dataset = load(data, root=root)

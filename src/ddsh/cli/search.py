@@ -14,10 +14,10 @@ from ddsh.cli.data import Json, Root
 from ddsh.cli.models import Model
 from ddsh.datasets import DATASETS, Dataset, load
 from ddsh.datasets.dataset import Skipped
-from ddsh.datasets.images import FileImages
 from ddsh.datasets.own import is_unlabelled
 from ddsh.errors import InvalidInput
-from ddsh.persistence import atomic_write
+from ddsh.images import FileImages
+from ddsh.storage import atomic_write
 
 if TYPE_CHECKING:
     from ddsh.search import AddReport, Hit, ImageSearch

@@ -34,9 +34,9 @@ from ddsh.evaluation import Result, Scores
 from ddsh.evaluation.records import Record, Summary
 
 if TYPE_CHECKING:
-    from ddsh.base import MethodCard
     from ddsh.experiment import Plan, Run, Trial
-    from ddsh.methods._training import TrainingStep
+    from ddsh.methods.base import MethodCard
+    from ddsh.methods.training import TrainingStep
     from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
 
 _NAMED = 10
@@ -184,7 +184,7 @@ def _fact_columns() -> tuple[ProgressColumn, ...]:
 def _draw_step(progress: Progress, task: TaskID, step: "TrainingStep") -> None:
     objective = "" if step.objective is None else f", objective {step.objective:,.0f}"
     facts = f"loss {step.loss:.4f}{objective}, {step.bits_per_second:,.0f} bits/s, {_time(step.seconds_left)} left"
-    title = f"Pass {step.pass_number} of {step.passes}"
+    title = f"Pass {step.epoch} of {step.epochs}"
     progress.update(task, completed=step.done, total=step.total, description=title, facts=facts, visible=True)
 
 

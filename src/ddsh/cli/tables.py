@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ddsh.evaluation.records import Spread, Summary
 
 if TYPE_CHECKING:
-    from ddsh.base import MethodCard
+    from ddsh.methods.base import MethodCard
 
 HEADER = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
 _LATEX = str.maketrans(

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ddsh.datasets.dataset import Dataset, Skipped
-from ddsh.datasets.images import Image
 from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import BrokenImage, DataError
+from ddsh.images import Image
 
 
 @dataclass(frozen=True)

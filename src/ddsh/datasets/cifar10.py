@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import ArrayImages, StackedImages
 from ddsh.datasets.matlab import read_mat
 from ddsh.errors import DataError
+from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
 from ddsh.unpickling import unpickle_arrays
 

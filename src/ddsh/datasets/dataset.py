@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.images import Images
 from ddsh.errors import DataError
+from ddsh.images import Images
 from ddsh.labels import Labels
 
 

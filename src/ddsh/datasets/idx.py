@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import ArrayImages, StackedImages
 from ddsh.errors import DataError
+from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
 
 DIGITS = tuple("0123456789")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import FileImages
 from ddsh.errors import DataError
+from ddsh.images import FileImages
 from ddsh.labels import as_labels
 
 MAX_BYTES = 1 << 30

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import FileImages
 from ddsh.datasets.lists import parse_rows, read_names, read_text
 from ddsh.errors import DataError, InvalidInput
+from ddsh.images import FileImages
 from ddsh.labels import as_labels
 
 _PAPER_CONCEPTS = 10

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ddsh.datasets.dataset import Dataset, Skipped
-from ddsh.datasets.images import EXTENSIONS, FileImages, check_file, read_image
 from ddsh.datasets.tables import PARTS, Item, checked_text, read_table
 from ddsh.errors import BrokenImage, DataError
+from ddsh.images import EXTENSIONS, FileImages, check_file, read_image
 from ddsh.labels import Labels, as_labels
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import ArrayImages, StackedImages
 from ddsh.datasets.matlab import mat_shape, read_mat
 from ddsh.errors import DataError
+from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
 
 FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}

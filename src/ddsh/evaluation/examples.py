@@ -10,8 +10,8 @@ from PIL import Image as Pillow
 
 from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import Image
 from ddsh.datasets.protocols import Split
+from ddsh.images import Image
 from ddsh.labels import MultiLabels
 
 TILE = 32

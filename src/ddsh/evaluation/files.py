@@ -11,7 +11,7 @@ from scipy import sparse
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, DdshError
 from ddsh.labels import Labels, MultiLabels, as_labels
-from ddsh.persistence import read_npz, write_npz
+from ddsh.storage import read_npz, write_npz
 
 _FOREIGN = {
     "signs": BinaryCodes.from_signs,

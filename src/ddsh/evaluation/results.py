@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ddsh
+from ddsh.backbones.registry import BACKBONES
 from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import SomeImages
 from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import InvalidInput
 from ddsh.evaluation.examples import Examples, draw_examples
 from ddsh.evaluation.health import BitHealth, Histogram, bit_health, histogram_of_outputs
 from ddsh.evaluation.reranking import Reranked, score_reranked
 from ddsh.evaluation.scores import Scores, score
-from ddsh.networks import NETWORKS
+from ddsh.images import SomeImages
 
 if TYPE_CHECKING:
-    from ddsh.base import Hasher
+    from ddsh.methods.base import Hasher
 
 _BLOCK_ROWS = 1024
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow", "torch")
@@ -113,7 +113,7 @@ class Result:
     reranked : Reranked or None
         The scores with real outputs beside the codes, where they were asked for.
     history : list of dict
-        What each pass of a training brought; empty for methods that do not train in passes.
+        What each pass of a training brought; empty for methods that do not train in epochs.
     seconds : float
         Wall time of fitting, encoding and scoring.
     peak_memory : int or None
@@ -244,7 +244,7 @@ def _network(hasher: "Hasher", extractor: Extractor | None) -> tuple[str, int | 
         return (extractor.name, extractor.image_size, extractor.checksum) if extractor else ("pixels", None, None)
     params = network_params(hasher)
     name = str(params.get("network"))
-    card = NETWORKS.get(name)
+    card = BACKBONES.get(name)
     own_size = card.image_size if card else getattr(hasher.get_params().get("network"), "image_size", None)
     return name, params.get("image_size") or own_size, card.sha256 if card else None
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddsh.base import Hasher
+from ddsh.backbones.registry import BACKBONES
 from ddsh.datasets import Dataset
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation.records import Record, read_results
 from ddsh.evaluation.results import network_params
 from ddsh.experiment.spec import Run, Spec
 from ddsh.methods import get_method
-from ddsh.networks import NETWORKS
+from ddsh.methods.base import Hasher
 
 # Length and seed differ from run to run; where a network runs and where files are kept changes nothing.
 _MAY_DIFFER = frozenset({"n_bits", "seed", "device", "weights", "memory"})
@@ -100,13 +100,13 @@ def _with_network(
 
 
 def _shortened(label: str, params: dict[str, Any], spec: Spec) -> dict[str, Any]:
-    """Return parameters with the fewer passes of a quick look."""
+    """Return parameters with the fewer epochs of a quick look."""
     training = params.get("training", {})
     if not isinstance(training, dict):
         raise InvalidInput(f"{label}: training must be a table; got {training!r}.")
-    if not spec.is_quick or spec.quick.passes is None:
+    if not spec.is_quick or spec.quick.epochs is None:
         return params
-    return params | {"training": training | {"passes": spec.quick.passes}}
+    return params | {"training": training | {"epochs": spec.quick.epochs}}
 
 
 def _fitting(params: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def _described(method: type[Hasher], label: str, params: dict[str, Any]) -> Hash
 
 
 def _check_network(name: object) -> None:
-    if isinstance(name, str) and name not in NETWORKS:
-        raise UnknownName("network", name, NETWORKS)
+    if isinstance(name, str) and name not in BACKBONES:
+        raise UnknownName("network", name, BACKBONES)
 
 
 def _check_params(spec: Spec, runs: Sequence[Run], staying: Sequence[Record], folder: Path) -> None:
@@ -149,7 +149,7 @@ def _setting(hasher: Hasher, spec: Spec) -> dict[str, Any]:
         return setting
     if spec.network is None:
         return setting | {"network": "pixels", "image_size": None}
-    return setting | {"network": spec.network, "image_size": spec.image_size or NETWORKS[spec.network].image_size}
+    return setting | {"network": spec.network, "image_size": spec.image_size or BACKBONES[spec.network].image_size}
 
 
 def _features(record: Record) -> dict[str, Any]:

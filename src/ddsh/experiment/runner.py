@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from ddsh.base import Hasher
 from ddsh.datasets import Dataset
 from ddsh.errors import DdshError
 from ddsh.evaluation import Extractor, Result, evaluate
@@ -20,7 +19,8 @@ from ddsh.experiment.parallel import call_in_processes
 from ddsh.experiment.plan import Plan, build, plan
 from ddsh.experiment.provenance import n_cores, this_machine
 from ddsh.experiment.spec import Run, Spec
-from ddsh.persistence import atomic_write
+from ddsh.methods.base import Hasher
+from ddsh.storage import atomic_write
 
 
 class Watcher(Protocol):
@@ -98,7 +98,7 @@ class Workshop:
         """Return where methods on features get them from; None for pixels."""
         if self.spec.network is None:
             return None
-        from ddsh.networks.features import FeatureExtractor
+        from ddsh.backbones.features import FeatureExtractor
 
         return FeatureExtractor(self.spec.network, self.spec.image_size, self.spec.weights, self.memory)
 
@@ -231,7 +231,7 @@ def _device(hasher: Hasher) -> str:
     """Return where a method's network runs."""
     if hasher.inputs == "features":
         return "cpu"
-    from ddsh.networks.hashing import choose_device
+    from ddsh.backbones.hash_network import choose_device
 
     return str(choose_device(network_params(hasher).get("device", "auto")))
 

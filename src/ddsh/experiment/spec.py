@@ -56,7 +56,7 @@ class Quick:
         Code lengths and seeds.
     n_query, n_train, n_database : int, optional
         How many images of each set are kept, drawn at random.
-    passes : int, optional
+    epochs : int, optional
         Passes of methods that train a network.
     """
 
@@ -65,10 +65,10 @@ class Quick:
     n_query: int | None = None
     n_train: int | None = None
     n_database: int | None = None
-    passes: int | None = None
+    epochs: int | None = None
 
 
-USUAL_QUICK = Quick(seeds=(0,), n_query=100, n_train=500, n_database=2000, passes=1)
+USUAL_QUICK = Quick(seeds=(0,), n_query=100, n_train=500, n_database=2000, epochs=1)
 """The quick look at an experiment that does not describe one."""
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ddsh.codes import MAX_BITS
 from ddsh.errors import ArtefactError
-from ddsh.persistence import atomic_write
+from ddsh.storage import atomic_write
 
 FORMAT_VERSION = 1
 _MANIFEST = "index.json"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ddsh.errors import DdshError, UnknownName
 
 if TYPE_CHECKING:
-    from ddsh.base import Hasher
+    from ddsh.methods.base import Hasher
 
 METHODS: Mapping[str, str] = {
     "cosdish": "ddsh.methods.cosdish:COSDISH",

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ddsh.errors import ArtefactError
-from ddsh.persistence import atomic_write
+from ddsh.storage import atomic_write
 
 _KEEP = 2
 
@@ -23,7 +23,7 @@ class Checkpoint:
     Parameters
     ----------
     step : int
-        Mini-batches done so far, over all passes.
+        Mini-batches done so far, over all epochs.
     tensors : dict of str to ndarray
         Weights, momentum, codes.
     facts : dict

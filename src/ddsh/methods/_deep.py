@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from ddsh.base import Hasher, Outputs
+from ddsh.backbones.folding import fold_batch_norm
+from ddsh.backbones.frozen import FrozenLayers, check_n_stages, from_maps
+from ddsh.backbones.hash_network import HashNetwork, choose_device
+from ddsh.backbones.network import ImageSource, Network
+from ddsh.backbones.registry import build_network
+from ddsh.backbones.weights import fingerprint
 from ddsh.errors import Diverged, InvalidInput
 from ddsh.labels import Labels, LabelsLike
+from ddsh.methods._batches import AugmentedPixels, Batches, FrozenMaps, PreparedImages, check_images
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
-from ddsh.methods._images import AugmentedPixels, Batches, FrozenMaps, PreparedImages, check_images
-from ddsh.methods._parallel import add_gradients, gather_gradients, gather_rows, my_share, world
-from ddsh.methods._training import Training, TrainingStep
-from ddsh.networks import build_network
-from ddsh.networks.folding import fold_batch_norm
-from ddsh.networks.frozen import FrozenLayers, check_n_stages, from_maps
-from ddsh.networks.hashing import HashNetwork, choose_device
-from ddsh.networks.network import ImageSource, Network
-from ddsh.networks.weights import fingerprint
+from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, world
+from ddsh.methods.base import Hasher, Outputs
+from ddsh.methods.training import Training, TrainingStep
 
 Rows: TypeAlias = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ class DeepHasher(Hasher):
     n_bits : int
         Code length.
     network : str or Network
-        A name of :data:`ddsh.networks.NETWORKS`, or your own.
+        A name of :data:`ddsh.backbones.BACKBONES`, or your own.
     image_size : int, optional
         Side of the images that the network sees; its own if not given.
     n_frozen : int
@@ -115,7 +115,7 @@ class DeepHasher(Hasher):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        """Return all parameters, of this class and of those it passes others on to (scikit-learn's hook)."""
+        """Return all parameters, of this class and of those it epochs others on to (scikit-learn's hook)."""
         makers = (vars(parent)["__init__"] for parent in cls.__mro__ if "__init__" in vars(parent))
         named = [given for maker in makers for given in inspect.signature(maker).parameters.values()]
         return sorted({given.name for given in named if given.kind is given.KEYWORD_ONLY} | {"n_bits"})
@@ -325,7 +325,7 @@ class _Loop:
         """Train from the start, or from the newest checkpoint."""
         resumed = self._restore(store.latest()) if store else None
         first = len(self.history) if resumed is None else len(self.history) - 1
-        for number in range(first, self.schedule.passes):
+        for number in range(first, self.schedule.epochs):
             if number == first and resumed is not None:
                 rows, skip = resumed
             else:
@@ -371,7 +371,7 @@ class _Loop:
 
     def _learn(self, number: int, place: int, n_batches: int, batch: Rows) -> float:
         """Take one step down the gradient of a mini-batch; return its loss."""
-        rate = self.schedule.rate((number + place / n_batches) / self.schedule.passes)
+        rate = self.schedule.rate((number + place / n_batches) / self.schedule.epochs)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         mine = my_share(batch)
@@ -404,15 +404,15 @@ class _Loop:
         if self.on_step is None or world()[0] != 0:
             return
         elapsed = time.monotonic() - self.started
-        total = n_batches * self.schedule.passes
+        total = n_batches * self.schedule.epochs
         finished = number * n_batches + done
         per_second = finished / max(elapsed, 1e-9)
         self.on_step(
             TrainingStep(
                 done=finished,
                 total=total,
-                pass_number=number + 1,
-                passes=self.schedule.passes,
+                epoch=number + 1,
+                epochs=self.schedule.epochs,
                 loss=self.history[-1]["loss"],
                 objective=self.history[-1]["objective"],
                 bits_per_second=per_second * n_rows / n_batches * self.method.n_bits,

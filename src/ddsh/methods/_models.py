@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ddsh.base import Hasher
 from ddsh.errors import ArtefactError, DdshError, InvalidInput
-from ddsh.persistence import atomic_write
+from ddsh.methods.base import Hasher
+from ddsh.storage import atomic_write
 
 if TYPE_CHECKING:
-    from ddsh.networks.features import FeatureExtractor
+    from ddsh.backbones.features import FeatureExtractor
 
 FORMAT_VERSION = 1
 _FACTS = "model.json"
@@ -50,7 +50,7 @@ def extractor_of(features: dict[str, Any] | None, memory: Path | None = None) ->
     """Return what gives the features that ``about["features"]`` speaks of (network, image_size, weights), if any."""
     if features is None:
         return None
-    from ddsh.networks.features import FeatureExtractor
+    from ddsh.backbones.features import FeatureExtractor
 
     return FeatureExtractor(**features, memory=memory)
 

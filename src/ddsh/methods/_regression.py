@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods._training import Training
+from ddsh.methods.base import MethodCard
+from ddsh.methods.training import Training
 
 
 class CodeRegression(DeepHasher):
@@ -37,7 +37,7 @@ class CodeRegression(DeepHasher):
         inputs="images",
         deviations=("the paper does not say how its network was trained",),
     )
-    usual_training = Training(passes=12, learning_rate=0.05, final_rate=5e-4, momentum=0.9, flip=True)
+    usual_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, momentum=0.9, flip=True)
 
     def _check_labels(self, items: Sized, y: LabelsLike | None) -> Labels | None:
         labels = super()._check_labels(items, y)

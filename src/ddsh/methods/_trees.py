@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.base import Outputs
 from ddsh.errors import ArtefactError, DdshError
+from ddsh.methods.base import Outputs
 
 _FIXED: Mapping[str, Any] = {
     "objective": "binary",

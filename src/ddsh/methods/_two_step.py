@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from ddsh.base import Hasher, Outputs
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._extensions import Extension, Learned, Progress, as_extension
-from ddsh.methods._training import TrainingStep
+from ddsh.methods.base import Hasher, Outputs
+from ddsh.methods.training import TrainingStep
 
 _MOST_KINDS = 2000
 

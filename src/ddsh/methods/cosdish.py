@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._bqp import Context, Signs, Solver, code_omega
 from ddsh.methods._extensions import Extension
 from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
 from ddsh.methods._two_step import TwoStepHasher
+from ddsh.methods.base import MethodCard
 
 
 class COSDISH(TwoStepHasher):

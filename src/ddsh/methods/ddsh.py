@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels, MultiLabels
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
 from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
-from ddsh.methods._pairs import PairLoss, pair_loss
 from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
-from ddsh.methods._training import Training
+from ddsh.methods.base import MethodCard
+from ddsh.methods.losses import PairLoss, pair_loss
+from ddsh.methods.training import Training
 
 _SAMPLE = 2000
 
@@ -33,7 +33,7 @@ class Preset:
     training : Training
         How the network is trained.
     n_inner : int
-        Passes with one sample of columns (the paper's T_in); the number of samples T_out is passes / n_inner.
+        Passes with one sample of columns (the paper's T_in); the number of samples T_out is epochs / n_inner.
     n_omega : int
         Sampled columns.
     solver : {"clustering", "local", "exact"}
@@ -56,7 +56,7 @@ class Preset:
 
 
 _PAPER = Preset(
-    Training(passes=150, learning_rate=1e-2, weight_decay=5e-4),
+    Training(epochs=150, learning_rate=1e-2, weight_decay=5e-4),
     n_inner=50,
     n_omega=100,
     solver="clustering",
@@ -65,7 +65,7 @@ _PAPER = Preset(
     per_gamma=True,
 )
 _TUNED = Preset(
-    Training(passes=12, learning_rate=0.05, final_rate=5e-4, batch_size=64, head_factor=2.0, momentum=0.9, flip=True),
+    Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, head_factor=2.0, momentum=0.9, flip=True),
     n_inner=1,
     n_omega=100,
     solver="clustering",
@@ -75,11 +75,9 @@ _TUNED = Preset(
 )
 PRESETS: Mapping[str, Preset] = {
     "paper": _PAPER,
-    "release": replace(_PAPER, training=replace(_PAPER.training, final_rate=1e-4), n_inner=3, dissimilar="balanced"),
+    "release": replace(_PAPER, training=replace(_PAPER.training, final_lr=1e-4), n_inner=3, dissimilar="balanced"),
     "tuned": _TUNED,
-    "scratch": replace(
-        _TUNED, training=Training(passes=40, learning_rate=0.5, final_rate=5e-3, momentum=0.9, flip=True)
-    ),
+    "scratch": replace(_TUNED, training=Training(epochs=40, learning_rate=0.5, final_lr=5e-3, momentum=0.9, flip=True)),
 }
 
 
@@ -120,8 +118,8 @@ class DDSH(DeepHasher):
     ----------
     Jiang, Q.-Y., Cui, X. and Li, W.-J. "Deep Discrete Supervised Hashing." IEEE Transactions on Image Processing, 2018.
     The default preset ``tuned`` differs from the paper in a new Omega every pass, SGD with momentum and a falling rate,
-    mirrored images, fewer passes, and the network. On CIFAR-10 with EfficientNet-Lite 0 at 112 pixels, its first six
-    stages frozen, and 9 passes it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits (one seed, ties averaged; the
+    mirrored images, fewer epochs, and the network. On CIFAR-10 with EfficientNet-Lite 0 at 112 pixels, its first six
+    stages frozen, and 9 epochs it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits (one seed, ties averaged; the
     paper has .769/.829/.835/.819 with CNN-F).
     ``paper`` and ``release`` are the paper's text and the authors' released experiment; in both the gradient has the
     factor c on S that the paper's Eq. (6) lacks by misprint.
@@ -273,7 +271,7 @@ class DDSH0(DDSH):
     """
 
     card = replace(DDSH.card, name="ddsh0", title="DDSH with frozen features")
-    presets = _tuned(learning_rate=0.5, final_rate=5e-3)
+    presets = _tuned(learning_rate=0.5, final_lr=5e-3)
 
     def _n_frozen(self) -> int:
         return len(self.model_.backbone.stages())

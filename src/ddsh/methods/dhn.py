@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
-from ddsh.methods._training import Training
+from ddsh.methods.base import MethodCard
+from ddsh.methods.training import Training
 
 
 class DHN(DeepHasher):
@@ -48,7 +48,7 @@ class DHN(DeepHasher):
         deviations=("mini-batches of 32, a rate that falls geometrically, no dropout",),
     )
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps.
-    usual_training = Training(passes=12, learning_rate=2e-3, final_rate=2e-5, batch_size=32, momentum=0.9, flip=True)
+    usual_training = Training(epochs=12, learning_rate=2e-3, final_lr=2e-5, batch_size=32, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(

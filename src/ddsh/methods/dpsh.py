@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
-from ddsh.methods._training import Training
+from ddsh.methods.base import MethodCard
+from ddsh.methods.training import Training
 
 
 class DPSH(DeepHasher):
@@ -39,7 +39,7 @@ class DPSH(DeepHasher):
     Li, W.-J., Wang, S. and Kang, W.-C. "Feature Learning Based Deep Supervised Hashing with Pairwise Labels." IJCAI,
     2016.
     Differs from the paper in the network, the learning rate, which falls geometrically, mini-batches of 32 instead of
-    128, mirrored images, and fewer passes.
+    128, mirrored images, and fewer epochs.
     Similar pairs are not weighted up: of ten balanced classes they are a tenth, as published.
     """
 
@@ -51,10 +51,10 @@ class DPSH(DeepHasher):
         year=2016,
         supervision="supervised",
         inputs="images",
-        deviations=("mini-batches of 32, a rate that falls geometrically, mirrored images, fewer passes",),
+        deviations=("mini-batches of 32, a rate that falls geometrically, mirrored images, fewer epochs",),
     )
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps; momentum makes the outputs go to zero.
-    usual_training = Training(passes=12, learning_rate=0.3, final_rate=3e-3, batch_size=32, flip=True)
+    usual_training = Training(epochs=12, learning_rate=0.3, final_lr=3e-3, batch_size=32, flip=True)
     needs_whole_batch = True
 
     def __init__(

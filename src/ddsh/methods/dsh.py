@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
-from ddsh.methods._training import Training
+from ddsh.methods.base import MethodCard
+from ddsh.methods.training import Training
 
 
 class DSH(DeepHasher):
@@ -31,7 +31,7 @@ class DSH(DeepHasher):
     ----------
     Liu, H., Wang, R., Shan, S. and Chen, X. "Deep Supervised Hashing for Fast Image Retrieval." CVPR, 2016.
     Differs from the paper in the network, a loss divided by the code length, mini-batches of 64 instead of 200, a rate
-    that falls geometrically, a weight decay of 5e-4 instead of 4e-3, and fewer passes.
+    that falls geometrically, a weight decay of 5e-4 instead of 4e-3, and fewer epochs.
     """
 
     card = MethodCard(
@@ -44,11 +44,11 @@ class DSH(DeepHasher):
         inputs="images",
         deviations=(
             "a loss divided by the code length",
-            "mini-batches of 64, a rate that falls geometrically, less weight decay, fewer passes",
+            "mini-batches of 64, a rate that falls geometrically, less weight decay, fewer epochs",
         ),
     )
     # Chosen on validation (experiments/choose-cifar10.toml).
-    usual_training = Training(passes=12, learning_rate=0.05, final_rate=5e-4, batch_size=64, momentum=0.9, flip=True)
+    usual_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(

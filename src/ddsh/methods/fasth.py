@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ddsh.base import MethodCard
 from ddsh.errors import DdshError, InvalidInput, UnknownName
 from ddsh.labels import Labels
 from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
+from ddsh.methods.base import MethodCard
 
 Loss: TypeAlias = Literal["hinge", "ksh"]
 """How far apart dissimilar items should be; see `MARGINS`."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ddsh.base import Hasher, MethodCard, Outputs
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
+from ddsh.methods.base import Hasher, MethodCard, Outputs
 
 _Floats: TypeAlias = NDArray[np.float64]
 

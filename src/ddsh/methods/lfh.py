@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.special import expit
 
-from ddsh.base import MethodCard
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
+from ddsh.methods.base import MethodCard
 
 _Array = NDArray[np.float64]
 _Rows = NDArray[np.intp]

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.base import Hasher, MethodCard, Outputs
 from ddsh.labels import Labels
+from ddsh.methods.base import Hasher, MethodCard, Outputs
 
 
 class LSH(Hasher):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from ddsh.base import Hasher, MethodCard, Outputs
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, PairLabels
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
+from ddsh.methods.base import Hasher, MethodCard, Outputs
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Targets: TypeAlias = "sparse.csc_array[Any]"
@@ -32,7 +32,7 @@ class SDH(Hasher):
     n_rounds : int
         Rounds of classifier, kernel machine and codes.
     n_sweeps : int
-        At most so many passes over the bits when the codes are solved; fewer where a pass changes nothing.
+        At most so many epochs over the bits when the codes are solved; fewer where a pass changes nothing.
     label_ridge : float
         The paper's lambda.
     nu : float
@@ -172,7 +172,7 @@ def solve_codes(B: _Floats, pull: _Floats, coupling: _Floats, n_sweeps: int) -> 
     coupling : ndarray, shape (n_bits, n_bits)
         WW'.
     n_sweeps : int
-        At most so many passes over the bits.
+        At most so many epochs over the bits.
 
     Returns
     -------

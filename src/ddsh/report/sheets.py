@@ -5,9 +5,9 @@ import base64
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.images import decode_image
 from ddsh.errors import BrokenImage
 from ddsh.evaluation.examples import Examples
+from ddsh.images import decode_image
 
 MAX_PIXELS = 10_000_000
 """Larger sheets are refused before they are decoded."""

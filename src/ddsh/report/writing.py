@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from ddsh.errors import ArtefactError, DdshError, UnknownName
 from ddsh.evaluation.records import Record, read_results
-from ddsh.persistence import atomic_write
 from ddsh.report.blocks import Drawn
 from ddsh.report.chart import CASE_STUDY, FORMATS, Chart
 from ddsh.report.charts import make_charts
@@ -19,6 +18,7 @@ from ddsh.report.page import make_page
 from ddsh.report.paper import Paper, read_paper
 from ddsh.report.runs import read_runs
 from ddsh.report.sections import Section, gaps, make_sections
+from ddsh.storage import atomic_write
 
 PAGE = "index.html"
 _KNOWN_FILES = (".json", ".md")

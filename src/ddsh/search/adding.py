@@ -12,15 +12,15 @@ import numpy as np
 
 from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Skipped
-from ddsh.datasets.images import Image
 from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.images import Image
 from ddsh.index.reranking import Outputs, to_half
-from ddsh.persistence import atomic_write
 from ddsh.search.catalogue import Catalogue, Content, FileRow
 from ddsh.search.encoder import Encoder
 from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, find_images, in_threads
 from ddsh.search.folder import IMAGES
 from ddsh.search.reports import AddReport
+from ddsh.storage import atomic_write
 
 BATCH = 128
 """Images that are coded and written together; a cut costs at most these."""

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.base import Outputs
 from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.images import Image
 from ddsh.errors import InvalidInput
 from ddsh.evaluation.results import items, network_params
+from ddsh.images import Image
 from ddsh.labels import as_labels
 from ddsh.methods import load_model
+from ddsh.methods.base import Outputs
 
 if TYPE_CHECKING:
-    from ddsh.base import Hasher
+    from ddsh.backbones.hash_network import HashNetwork
     from ddsh.methods._models import SavedModel
-    from ddsh.networks.hashing import HashNetwork
+    from ddsh.methods.base import Hasher
 
 PREPROCESSING_VERSION = 1
 """Must grow whenever the same file would get other pixels than before: codes from then and now do not compare."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.images import Image, decode_image, read_image
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.images import Image, decode_image, read_image
 from ddsh.index import get_index
 from ddsh.index.base import Index
 from ddsh.index.reranking import Outputs

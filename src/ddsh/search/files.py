@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ddsh.datasets.dataset import Skipped
-from ddsh.datasets.images import EXTENSIONS, MAX_BYTES, Image, check_file, decode_image, read_image
 from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.images import EXTENSIONS, MAX_BYTES, Image, check_file, decode_image, read_image
 from ddsh.search.looks import look_of
 
 ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image

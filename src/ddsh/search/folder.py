@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ddsh.errors import ArtefactError, DdshError, InvalidInput
-from ddsh.persistence import atomic_write
+from ddsh.storage import atomic_write
 
 FORMAT_VERSION = 1
 MANIFEST = "search.json"

@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.images import Image
 from ddsh.errors import InvalidInput
+from ddsh.images import Image
 from ddsh.index import get_index
 
 SIDE = 8

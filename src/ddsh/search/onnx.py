@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ddsh.errors import DdshError, InvalidInput
 from ddsh.methods import load_model
-from ddsh.persistence import atomic_write
 from ddsh.search.encoder import Encoder, network_of
+from ddsh.storage import atomic_write
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ddsh.networks.hashing import HashNetwork
+    from ddsh.backbones.hash_network import HashNetwork
 
 _NEEDED = ("onnx", "onnxscript")
 
@@ -77,8 +77,8 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     import torch
     from torch import Tensor, nn
 
-    from ddsh.networks.folding import fold_batch_norm
-    from ddsh.networks.lrn import LocalResponseNorm
+    from ddsh.backbones.folding import fold_batch_norm
+    from ddsh.backbones.lrn import LocalResponseNorm
 
     class WithBits(nn.Module):
         """The network with two outputs: what it puts out, and its bits."""

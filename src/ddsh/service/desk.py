@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import Request
 
-from ddsh.datasets.images import Image, check_file, decode_image
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
+from ddsh.images import Image, check_file, decode_image
 from ddsh.search import Entry, ImageSearch, SearchInfo
 from ddsh.service.answers import Added, Answer, Facts, Found, query_bits
 from ddsh.service.arguments import Asked

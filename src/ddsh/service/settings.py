@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddsh.datasets.images import MAX_PIXELS
 from ddsh.errors import DdshError, InvalidInput
+from ddsh.images import MAX_PIXELS
 
 TOKEN_VARIABLE = "DDSH_TOKEN"  # noqa: S105 -- a name, not a token
 MIN_TOKEN = 16

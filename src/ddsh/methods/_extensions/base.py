@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.base import Outputs, check_features
 from ddsh.errors import InvalidInput
-from ddsh.methods._training import TrainingStep
+from ddsh.methods.base import Outputs, check_features
+from ddsh.methods.training import TrainingStep
 
 Features: TypeAlias = NDArray[np.float64]
 Signs: TypeAlias = NDArray[np.int8]

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ddsh.base import Outputs
 from ddsh.errors import DdshError
 from ddsh.methods._extensions.base import Arrays, Extension, Learned, Progress, Signs
-from ddsh.methods._training import Training
+from ddsh.methods.base import Outputs
+from ddsh.methods.training import Training
 
 if TYPE_CHECKING:
+    from ddsh.backbones.network import Network
     from ddsh.methods._regression import CodeRegression
-    from ddsh.networks.network import Network
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class CNN(Extension):
     Parameters
     ----------
     network : str or Network
-        A name of :data:`ddsh.networks.NETWORKS`, or your own.
+        A name of :data:`ddsh.backbones.BACKBONES`, or your own.
     image_size : int, optional
         Side of the images that the network sees; its own if not given.
     n_frozen : int
@@ -50,7 +50,7 @@ class CNN(Extension):
     def check_items(self, items: Any) -> Any:  # noqa: ANN401 -- whatever the caller calls items
         """Return images, or raise."""
         _regression_class()
-        from ddsh.methods._images import check_images
+        from ddsh.methods._batches import check_images
 
         return check_images(items)
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddsh.base import Outputs
 from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
 from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
+from ddsh.methods.base import Outputs
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 from scipy import linalg
 
-from ddsh.base import Outputs
 from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
+from ddsh.methods.base import Outputs
 
 
 @dataclass(frozen=True)

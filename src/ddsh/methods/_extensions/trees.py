@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ddsh.base import Outputs
 from ddsh.errors import InvalidInput
 from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
 from ddsh.methods._trees import grow_trees, project_trees, read_models
+from ddsh.methods.base import Outputs
 
 
 @dataclass(frozen=True)

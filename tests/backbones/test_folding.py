@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from ddsh.networks import efficientnet_lite, small
-from ddsh.networks.folding import fold_batch_norm
-from ddsh.networks.own import OwnNetwork
-from ddsh.networks.weights import fingerprint
+from ddsh.backbones.custom import CustomNetwork
+from ddsh.backbones.folding import fold_batch_norm
+from ddsh.backbones.registry import efficientnet_lite, small
+from ddsh.backbones.weights import fingerprint
 
 GENERATOR_SEED = 5
 
@@ -25,7 +25,7 @@ def _with_statistics(network):
         lambda: efficientnet_lite.build(0, image_size=64, pretrained=False),
         small.build,
         small.build_grey,
-        lambda: OwnNetwork(nn.Sequential(nn.Conv2d(3, 4, 3, groups=1), nn.BatchNorm2d(4), nn.Flatten()), 9),
+        lambda: CustomNetwork(nn.Sequential(nn.Conv2d(3, 4, 3, groups=1), nn.BatchNorm2d(4), nn.Flatten()), 9),
     ],
     ids=["efficientnet-lite0", "small", "small-grey", "own"],
 )
@@ -56,7 +56,7 @@ def test_no_batch_normalisation_is_left_and_the_original_is_untouched(network):
 
 def test_a_normalisation_without_statistics_stays():
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten())
-    network = OwnNetwork(module, 9)
+    network = CustomNetwork(module, 9)
     assert isinstance(fold_batch_norm(network).module[1], nn.BatchNorm2d)
 
 

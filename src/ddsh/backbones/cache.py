@@ -26,7 +26,7 @@ class Store:
     Parameters
     ----------
     folder : path
-        Where the rows are; one folder for each network, see :class:`~ddsh.networks.frozen.FrozenLayers`.
+        Where the rows are; one folder for each network, see :class:`~ddsh.backbones.frozen.FrozenLayers`.
     shape : tuple of int
         Of one row.
     """

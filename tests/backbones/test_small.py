@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ddsh.networks.small import build, build_grey
+from ddsh.backbones.small import build, build_grey
 
 
 @pytest.mark.parametrize("side", [28, 32, 8])

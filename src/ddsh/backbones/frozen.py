@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ddsh.backbones.cache import Image, Maps, Store
+from ddsh.backbones.folding import fold_batch_norm
+from ddsh.backbones.network import ImageSource, Network
+from ddsh.backbones.weights import fingerprint
 from ddsh.errors import InvalidInput
-from ddsh.networks.folding import fold_batch_norm
-from ddsh.networks.network import ImageSource, Network
-from ddsh.networks.store import Image, Maps, Store
-from ddsh.networks.weights import fingerprint
 
 CHUNK = 256
 """How many images pass a network at a time."""

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from ddsh.datasets.images import (
+from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
+from ddsh.images import (
     MAX_BYTES,
     MAX_PIXELS,
     ArrayImages,
@@ -28,7 +29,6 @@ from ddsh.datasets.images import (
     decode_image,
     read_image,
 )
-from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
 
 ORIENTATION = 0x0112
 HEIGHT, WIDTH = 16, 24

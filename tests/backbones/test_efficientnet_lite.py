@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones.efficientnet_lite import SCALES, SamePadConv
+from ddsh.backbones.registry import efficientnet_lite
+from ddsh.backbones.weights import package_file, read_torch_weights
 from ddsh.errors import DataError
-from ddsh.networks import efficientnet_lite
-from ddsh.networks.efficientnet_lite import SCALES, SamePadConv
-from ddsh.networks.weights import package_file, read_torch_weights
 
 
 def _has_weights(variant):

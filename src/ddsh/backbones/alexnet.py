@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Network, require_size
+from ddsh.backbones.weights import has_checksum, read_torch_weights, required_file
 from ddsh.errors import DataError, InvalidInput
-from ddsh.networks.initialisation import initialise
-from ddsh.networks.network import IMAGENET_MEAN, IMAGENET_STD, Network, require_size
-from ddsh.networks.weights import has_checksum, read_torch_weights, required_file
 from ddsh.unpickling import unpickle_arrays
 
 ADDRESS = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"

@@ -3,7 +3,7 @@ import stat
 import numpy as np
 import pytest
 
-from ddsh.persistence import atomic_write, read_npz, write_npz
+from ddsh.storage import atomic_write, read_npz, write_npz
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_trace(tmp_path):

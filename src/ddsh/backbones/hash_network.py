@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from ddsh.backbones.network import Network
 from ddsh.errors import InvalidInput
-from ddsh.networks.network import Network
 
 HEAD_STD = 0.01
 """The authors draw weight and bias of the new last layer from N(0, 0.01^2)."""

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ddsh.networks.initialisation import initialise
-from ddsh.networks.network import Network
-from ddsh.networks.weights import package_file, read_torch_weights
+from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.network import Network
+from ddsh.backbones.weights import package_file, read_torch_weights
 
 _BATCH_NORM_EPSILON = 1e-3
 _STAGES = (

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ddsh.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Network
 from ddsh.errors import InvalidInput
-from ddsh.networks.network import IMAGENET_MEAN, IMAGENET_STD, Network
 
 
-class OwnNetwork(Network):
+class CustomNetwork(Network):
     """Wraps a module that maps float images, shape (n, channels, size, size), to features, shape (n, d).
 
     Parameters

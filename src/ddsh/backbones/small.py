@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddsh.networks.initialisation import initialise
-from ddsh.networks.network import Network
+from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.network import Network
 
 N_FEATURES = 256
 WIDTHS = (32, 64, 128)

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.lrn import LocalResponseNorm
+from ddsh.backbones.matconvnet import Layer, read_matconvnet
+from ddsh.backbones.network import IMAGENET_MEAN, Network, require_size
+from ddsh.backbones.weights import required_file
 from ddsh.errors import DataError
-from ddsh.networks.initialisation import initialise
-from ddsh.networks.lrn import LocalResponseNorm
-from ddsh.networks.matconvnet import Layer, read_matconvnet
-from ddsh.networks.network import IMAGENET_MEAN, Network, require_size
-from ddsh.networks.weights import required_file
 
 ADDRESS = "https://www.vlfeat.org/matconvnet/models/imagenet-vgg-f.mat"
 WIDTHS = (64, 256, 256, 256, 256, 4096, 4096)

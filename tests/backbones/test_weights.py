@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from ddsh.backbones.weights import check_weights, fingerprint, has_checksum, package_file, read_torch_weights
 from ddsh.errors import DataError
-from ddsh.networks.weights import check_weights, fingerprint, has_checksum, package_file, read_torch_weights
 
 
 @pytest.fixture

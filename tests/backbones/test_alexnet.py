@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from ddsh.backbones.registry import alexnet
 from ddsh.errors import DataError, InvalidInput
-from ddsh.networks import alexnet
 
 SHAPES = ((11, 11, 3, 64), (5, 5, 64, 192), (3, 3, 192, 384), (3, 3, 384, 256), (3, 3, 256, 256))
 PLACES = (0, 3, 6, 8, 10)

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import nn
 
+from ddsh.backbones.custom import CustomNetwork
+from ddsh.backbones.features import FeatureExtractor, features
+from ddsh.backbones.frozen import FrozenLayers, as_maps, from_maps
+from ddsh.backbones.registry import BACKBONES, build_network
 from ddsh.errors import InvalidInput
-from ddsh.networks import NETWORKS, build_network
-from ddsh.networks.features import FeatureExtractor, features
-from ddsh.networks.frozen import FrozenLayers, as_maps, from_maps
-from ddsh.networks.own import OwnNetwork
 
-NAMES = sorted(NETWORKS)
+NAMES = sorted(BACKBONES)
 
 
 def small_build(name):
@@ -52,7 +52,7 @@ def test_the_networks_of_the_field_have_the_seven_layers_that_ddsh0_freezes(name
 
 def test_an_own_sequential_network_is_frozen_part_by_part():
     parts = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert len(OwnNetwork(parts, 16).stages()) == 3
+    assert len(CustomNetwork(parts, 16).stages()) == 3
 
 
 @pytest.mark.parametrize("n_stages", [1, 3, 4])
@@ -114,7 +114,7 @@ def test_features_are_the_last_layer_before_the_classifier(images, tmp_path):
     extractor = FeatureExtractor("efficientnet-lite0", 32, memory=tmp_path)
     assert np.array_equal(extractor.extract(images), found)
     assert extractor.image_size == 32
-    assert extractor.checksum == NETWORKS["efficientnet-lite0"].sha256
+    assert extractor.checksum == BACKBONES["efficientnet-lite0"].sha256
 
 
 def test_outputs_come_some_images_at_a_time(tmp_path, rng):

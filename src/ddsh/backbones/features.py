@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.networks import NETWORKS, build_network
-from ddsh.networks.frozen import FrozenLayers
-from ddsh.networks.network import ImageSource, Network
+from ddsh.backbones.frozen import FrozenLayers
+from ddsh.backbones.network import ImageSource, Network
+from ddsh.backbones.registry import BACKBONES, build_network
 
 
 class FeatureExtractor:
@@ -18,7 +18,7 @@ class FeatureExtractor:
     Parameters
     ----------
     network : str
-        A name of :data:`ddsh.networks.NETWORKS`.
+        A name of :data:`ddsh.backbones.BACKBONES`.
     image_size : int, optional
         Side of the images that the network sees; its own if not given.
     weights : str, optional
@@ -41,7 +41,7 @@ class FeatureExtractor:
     @property
     def checksum(self) -> str | None:
         """Checksum of the network's file of weights, where it is known."""
-        return NETWORKS[self.name].sha256
+        return BACKBONES[self.name].sha256
 
     def extract(
         self, images: ImageSource, on_progress: Callable[[int, int], None] | None = None

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones.network import Network, resize_all
+from ddsh.backbones.registry import BACKBONES, build_network
+from ddsh.backbones.weights import fingerprint
 from ddsh.errors import DataError, InvalidInput, UnknownName
-from ddsh.networks import NETWORKS, build_network
-from ddsh.networks.network import Network, resize_all
-from ddsh.networks.weights import fingerprint
 
 LIGHT = ["efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "small", "small-grey"]
 
@@ -18,8 +18,8 @@ def _run(code):
 
 
 def test_listing_the_networks_imports_nothing_heavy():
-    loaded = set(_run("import sys, ddsh.networks; print(*sys.modules)").split())
-    assert "ddsh.networks" in loaded
+    loaded = set(_run("import sys, ddsh.backbones; print(*sys.modules)").split())
+    assert "ddsh.backbones" in loaded
     assert not loaded & {"torch", "numpy", "scipy", "PIL"}
 
 
@@ -27,18 +27,18 @@ def test_without_pytorch_one_line_says_what_to_install():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from ddsh.errors import DdshError\n"
-        "from ddsh.networks import build_network\n"
+        "from ddsh.backbones.registry import build_network\n"
         "try: build_network('small')\n"
         "except DdshError as error: print(error)"
     )
     assert _run(code) == "Networks need PyTorch. Run: pip install 'ddsh[deep]'\n"
 
 
-@pytest.mark.parametrize("card", NETWORKS.values(), ids=lambda card: card.name)
+@pytest.mark.parametrize("card", BACKBONES.values(), ids=lambda card: card.name)
 def test_a_card_names_a_builder_that_is_there(card):
     module, function = card.builder.split(":")
     assert callable(getattr(__import__(module, fromlist=[function]), function))
-    assert NETWORKS[card.name] is card
+    assert BACKBONES[card.name] is card
     assert card.title
     assert "\n" not in card.weights
 
@@ -46,7 +46,7 @@ def test_a_card_names_a_builder_that_is_there(card):
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_card_is_true_of_what_is_built(name):
     network = build_network(name, pretrained=False)
-    card = NETWORKS[name]
+    card = BACKBONES[name]
     assert (network.image_size, network.n_features, network.training) == (card.image_size, card.n_features, False)
     pixels = torch.zeros(1, network.image_size, network.image_size, network.n_channels, dtype=torch.uint8)
     assert network(pixels).shape == (1, card.n_features)
@@ -62,12 +62,12 @@ def test_the_same_seed_gives_the_same_weights_and_moves_no_global_generator(name
 
 
 def test_the_checksums_on_the_cards_are_the_builders():
-    from ddsh.networks import alexnet, cnnf
-    from ddsh.networks.efficientnet_lite import SCALES
+    from ddsh.backbones.efficientnet_lite import SCALES
+    from ddsh.backbones.registry import alexnet, cnnf
 
-    assert [NETWORKS[f"efficientnet-lite{i}"].sha256 for i in SCALES] == [scale.sha256 for scale in SCALES.values()]
-    assert (NETWORKS["alexnet"].sha256, NETWORKS["alexnet"].weights) == (alexnet.SHA256, alexnet.ADDRESS)
-    assert NETWORKS["cnn-f"].weights == cnnf.ADDRESS
+    assert [BACKBONES[f"efficientnet-lite{i}"].sha256 for i in SCALES] == [scale.sha256 for scale in SCALES.values()]
+    assert (BACKBONES["alexnet"].sha256, BACKBONES["alexnet"].weights) == (alexnet.SHA256, alexnet.ADDRESS)
+    assert BACKBONES["cnn-f"].weights == cnnf.ADDRESS
 
 
 def test_an_unknown_name_gets_the_nearest():

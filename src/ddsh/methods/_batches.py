@@ -7,10 +7,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ddsh.backbones.cache import Maps
+from ddsh.backbones.frozen import CHUNK, FrozenLayers
+from ddsh.backbones.network import ImageSource, Network
 from ddsh.errors import InvalidInput
-from ddsh.networks.frozen import CHUNK, FrozenLayers
-from ddsh.networks.network import ImageSource, Network
-from ddsh.networks.store import Maps
 
 Pixels: TypeAlias = NDArray[np.uint8]
 _CACHE_BYTES = 4 << 30

@@ -11,11 +11,11 @@ class Training:
 
     Parameters
     ----------
-    passes : int
+    epochs : int
         Passes over the training images.
     learning_rate : float
         At the start.
-    final_rate : float, optional
+    final_lr : float, optional
         At the end; in between the rate falls geometrically. Constant if not given.
     batch_size : int
         Images in a mini-batch.
@@ -31,9 +31,9 @@ class Training:
         Write a checkpoint at least this often (where there is a folder for them).
     """
 
-    passes: int
+    epochs: int
     learning_rate: float
-    final_rate: float | None = None
+    final_lr: float | None = None
     batch_size: int = 128
     head_factor: float = 1.0
     momentum: float = 0.0
@@ -43,23 +43,23 @@ class Training:
     checkpoint_seconds: float = 180.0
 
     def __post_init__(self) -> None:
-        for name in ("passes", "batch_size", "learning_rate", "head_factor"):
+        for name in ("epochs", "batch_size", "learning_rate", "head_factor"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
-        for name in ("momentum", "weight_decay", "crop", "final_rate"):
+        for name in ("momentum", "weight_decay", "crop", "final_lr"):
             if getattr(self, name) is not None and not getattr(self, name) >= 0:
                 raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
 
     def scaled(self, learning_rate: float) -> "Training":
         """Return the same training with another learning rate; the final rate keeps its ratio to it."""
-        final = self.final_rate and self.final_rate * learning_rate / self.learning_rate
-        return replace(self, learning_rate=learning_rate, final_rate=final)
+        final = self.final_lr and self.final_lr * learning_rate / self.learning_rate
+        return replace(self, learning_rate=learning_rate, final_lr=final)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate when this share of the training is done."""
-        if self.final_rate is None:
+        if self.final_lr is None:
             return self.learning_rate
-        return float(self.learning_rate * (self.final_rate / self.learning_rate) ** progress)
+        return float(self.learning_rate * (self.final_lr / self.learning_rate) ** progress)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TrainingStep:
     ----------
     done, total : int
         Mini-batches.
-    pass_number, passes : int
+    epoch, epochs : int
         Passes, the first is 1.
     loss : float
         Mean of this pass so far.
@@ -84,8 +84,8 @@ class TrainingStep:
 
     done: int
     total: int
-    pass_number: int
-    passes: int
+    epoch: int
+    epochs: int
     loss: float
     objective: float | None
     bits_per_second: float

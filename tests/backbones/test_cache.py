@@ -5,8 +5,8 @@ import multiprocessing
 import numpy as np
 import pytest
 
+from ddsh.backbones.cache import Store, content_key
 from ddsh.errors import ArtefactError
-from ddsh.networks.store import Store, content_key
 
 SHAPE = (2, 3)
 
