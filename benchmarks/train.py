@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from ddsh.backbones.hash_network import HashNetwork
+from ddsh.backbones.registry import build_network
 from ddsh.datasets import get_protocol, load
 from ddsh.labels import Labels
-from ddsh.methods.training import Training
 from ddsh.methods.ddsh import DDSH
-from ddsh.backbones.registry import build_network
-from ddsh.backbones.hash_network import HashNetwork
+from ddsh.methods.training import Training
 
 N_BITS, N_OMEGA, BATCH = 48, 100, 128
 SETTING = Training(epochs=2, learning_rate=1e-3, momentum=0.9, batch_size=BATCH)

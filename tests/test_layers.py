@@ -10,15 +10,17 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors", "lazy"},
-    {"storage", "unpickling"},
+    {"storage"},
     {"codes", "labels", "images"},
     {"backbones"},
-    {"methods", "datasets", "index", "evaluation"},
-    {"experiment", "report", "search"},
+    {"methods", "datasets", "index"},
+    {"model", "export"},
+    {"evaluation"},
+    {"experiment", "report", "search", "distributed"},
     {"cli", "service"},
     {"__main__"},
 ]
-ALLOWED_SIDEWAYS = {("evaluation", "datasets"), ("evaluation", "index"), ("cli", "service")}
+ALLOWED_SIDEWAYS = {("cli", "service"), ("model", "export")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.name != "__init__.py")
 

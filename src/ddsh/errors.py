@@ -1,11 +1,26 @@
-"""The exception tree: everything ddsh raises on purpose is a :class:`DdshError`."""
+"""Exceptions: everything ddsh raises on purpose is a :class:`DdshError`."""
 
 import difflib
 from collections.abc import Iterable
 
+__all__ = [
+    "ArtefactError",
+    "BrokenImage",
+    "Busy",
+    "DataError",
+    "DdshError",
+    "Diverged",
+    "DownloadError",
+    "InvalidInput",
+    "MissingExtra",
+    "NotAnImage",
+    "TooManyPixels",
+    "UnknownName",
+]
+
 
 class DdshError(Exception):
-    """Base of every error that is the input's fault; its message is one line that says what to do."""
+    """Base class of errors caused by the input; the message is one line that says what to do."""
 
 
 class InvalidInput(DdshError, ValueError):
@@ -20,9 +35,9 @@ class UnknownName(InvalidInput):
     kind : str
         What was looked for, such as ``"method"``.
     given : str
-        The name that is not known.
+        The unknown name.
     known : iterable of str
-        The names that are.
+        The known names.
     """
 
     def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
@@ -33,28 +48,49 @@ class UnknownName(InvalidInput):
 
 
 class Diverged(InvalidInput):
-    """Training left the range of finite numbers."""
+    """The training loss is no longer finite."""
+
+
+class MissingExtra(DdshError, ImportError):
+    """A feature needs a package that is not installed.
+
+    Parameters
+    ----------
+    what : str
+        The feature, such as ``"ddsh.DDSH"``.
+    packages : str
+        What it needs, such as ``"PyTorch"``.
+    extra : str
+        The extra of ddsh that installs it.
+    """
+
+    def __init__(self, what: str, packages: str, extra: str) -> None:
+        super().__init__(f"{what} needs {packages}. Run: pip install 'ddsh[{extra}]'")
 
 
 class DataError(DdshError):
-    """A dataset's files are missing, broken or not what they claim to be."""
+    """Files of a dataset are missing, broken or not what they claim to be."""
 
 
 class BrokenImage(DataError):
-    """One image file cannot be decoded."""
+    """An image file cannot be decoded."""
 
 
 class NotAnImage(BrokenImage):
-    """The content is of no kind of image that is read here."""
+    """The content is not an image in a supported format."""
 
 
 class TooManyPixels(BrokenImage):
-    """An image has more pixels than the limit; nothing was decoded."""
+    """An image exceeds the pixel limit; it was not decoded."""
 
 
 class DownloadError(DdshError):
-    """A file could not be fetched, or arrived with the wrong content."""
+    """A file could not be downloaded, or arrived with the wrong content."""
 
 
 class ArtefactError(DdshError):
-    """A file that ddsh should have written is missing, truncated, foreign or of another version."""
+    """A file written by ddsh is missing, truncated, foreign or of another version, or cannot be written."""
+
+
+class Busy(DdshError):
+    """Another process holds the lock."""

@@ -1,4 +1,4 @@
-"""Lazy sequences of images: arrays on disk, and files decoded when they are asked for."""
+"""Image files: find, recognise, decode within limits, shrink; sequences of images."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Protocol, TypeAlias, cast
+from typing import IO, Any, NoReturn, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,37 @@ from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
 
-from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
+from ddsh.errors import BrokenImage, DataError, InvalidInput, NotAnImage, TooManyPixels
+
+__all__ = [
+    "EXTENSIONS",
+    "MAX_BYTES",
+    "MAX_PIXELS",
+    "MAX_THUMBNAIL",
+    "ArrayImages",
+    "FileImages",
+    "Image",
+    "ImageLike",
+    "Images",
+    "SomeImages",
+    "StackedImages",
+    "as_image",
+    "as_images",
+    "check_file",
+    "decode_image",
+    "encode_png",
+    "extension_of",
+    "find_images",
+    "is_image_name",
+    "read_image",
+    "thumbnail",
+]
 
 Image: TypeAlias = NDArray[np.uint8]
 """One image: uint8 of shape (height, width, channels), with 1 (grey) or 3 (RGB) channels."""
+
+ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Pillow.Image | Image
+"""A path, the content of an image file, a Pillow image, or an array."""
 
 MAX_PIXELS = 100_000_000
 """Images with more pixels are refused before they are decoded."""
@@ -32,6 +59,17 @@ MAX_BYTES = 1_000_000_000
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif"})
 """How the names of image files end, in lower case."""
 
+MAX_THUMBNAIL = 1024
+
+_MAGIC = (
+    (b"\xff\xd8", ".jpg"),
+    (b"\x89PNG", ".png"),
+    (b"GIF8", ".gif"),
+    (b"BM", ".bmp"),
+    (b"II", ".tif"),
+    (b"MM", ".tif"),
+    (b"RIFF....WEBP", ".webp"),
+)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
 _PILLOW_WARNINGS = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _TURNS = MappingProxyType(
@@ -165,6 +203,14 @@ class SomeImages:
     def __getitem__(self, row: int) -> Image:
         return self._images[int(self._rows[row])]
 
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some of the rows."""
+        return self._images.take(self._rows[rows])
+
+    def name(self, row: int) -> str:
+        """Return the name that the sequence gives."""
+        return self._images.name(int(self._rows[row]))
+
 
 class FileImages:
     """Image files, decoded when they are asked for.
@@ -191,6 +237,139 @@ class FileImages:
     def name(self, row: int) -> str:
         """Return the path."""
         return str(self.paths[row])
+
+
+class _ConvertedImages:
+    """Any sequence of image-like objects, converted to arrays on access."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, row: int) -> Image:
+        return as_image(self._items[row])
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
+        """Return the images of some rows."""
+        return [self[int(row)] for row in rows]
+
+    def name(self, row: int) -> str:
+        """Return the path where there is one, else the row."""
+        item = self._items[row]
+        return str(item) if isinstance(item, str | os.PathLike) else f"image {row}"
+
+
+def as_image(item: ImageLike) -> Image:
+    """Return one image as an array.
+
+    Parameters
+    ----------
+    item : path, bytes, Pillow image or array
+        An image file, the content of one, a Pillow image, or uint8 of shape (height, width) or
+        (height, width, 1 or 3).
+    """
+    if isinstance(item, bytes):
+        return decode_image(item)
+    if isinstance(item, str | os.PathLike):
+        return read_image(item)
+    if isinstance(item, Pillow.Image):
+        return np.array(_turn_upright(_to_rgb(item), _orientation(item)))
+    array = np.asarray(item)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (1, 3) or not array.size:
+        raise InvalidInput(
+            f"An image is a path, bytes, a Pillow image or uint8 of shape (height, width, 1 or 3);"
+            f" got {array.dtype} of shape {array.shape}."
+        )
+    return array
+
+
+def as_images(images: Any) -> Images:  # noqa: ANN401 -- whatever the caller calls images
+    """Return images in any of the forms people have them as a lazy sequence.
+
+    Parameters
+    ----------
+    images : array, path, Pillow image, or a sequence of them
+        A uint8 array of shape (n, height, width) or (n, height, width, channels), a memory map of one, an image file,
+        a folder of images (at any depth), a Pillow image, or any sequence of paths, bytes, Pillow images and arrays.
+    """
+    if isinstance(images, np.ndarray):
+        array = images[..., None] if images.ndim == 3 and images.dtype == np.uint8 else images
+        if array.ndim != 4 or array.dtype != np.uint8:
+            raise InvalidInput(
+                f"Images are uint8 of shape (n, height, width, channels); got {images.dtype} of shape {images.shape}."
+                " Scale real pixels to 0..255 (NaN has no place) and use astype(uint8)."
+            )
+        sequence: Images = ArrayImages(lambda: array, len(array), "array")
+    elif isinstance(images, str | os.PathLike):
+        path = Path(images)
+        sequence = FileImages(find_images(path) if path.is_dir() else [path])
+    elif isinstance(images, ArrayImages | FileImages | StackedImages | SomeImages | _ConvertedImages):
+        sequence = images
+    else:
+        items = [images] if isinstance(images, Pillow.Image | bytes) else images
+        if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
+            raise InvalidInput(
+                f"Images are an array, a path, a Pillow image or a sequence of them; got {type(images).__name__}."
+            )
+        sequence = _ConvertedImages(items)
+    if len(sequence) == 0:
+        raise InvalidInput("There are no images.")
+    return sequence
+
+
+def find_images(folder: str | os.PathLike[str]) -> list[Path]:
+    """Return the image files at any depth below a folder, in an order that does not depend on the machine.
+
+    Hidden files and folders, files with other extensions, and linked folders are left out.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be listed.
+    """
+
+    def stop(error: OSError) -> NoReturn:
+        """Raise what the walk would pass over."""
+        raise error
+
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=stop):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in names if is_image_name(name)]
+    return sorted(found, key=lambda path: path.parts)
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a file of this name is taken for an image: a known extension, and not hidden."""
+    return Path(name).suffix.lower() in EXTENSIONS and not name.startswith(".")
+
+
+def extension_of(data: bytes) -> str:
+    """Return the usual extension of a file with this content; ``.img`` where it is unknown."""
+    start = data[:4] + b"...." + data[8:12] if data[:4] == b"RIFF" else data
+    return next((extension for magic, extension in _MAGIC if start.startswith(magic)), ".img")
+
+
+def encode_png(image: Image) -> bytes:
+    """Return an image as the content of a PNG file."""
+    file = io.BytesIO()
+    Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    return file.getvalue()
+
+
+def thumbnail(path: str | os.PathLike[str], side: int) -> bytes:
+    """Return a JPEG of an image file that fits into a square of `side` pixels."""
+    if not 1 <= side <= MAX_THUMBNAIL:
+        raise InvalidInput(f"A thumbnail has a side of 1 to {MAX_THUMBNAIL} pixels; got {side}.")
+    picture = Pillow.fromarray(read_image(path))
+    picture.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=85)
+    return file.getvalue()
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:

@@ -1,21 +1,34 @@
-"""Atomic writes, and reading ``.npz`` files without pickle."""
+"""Files that are whole or absent: atomic writes, arrays, versioned JSON, locks."""
 
+import io
+import json
 import os
+import pickle
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar, Self
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ddsh.errors import ArtefactError
+from ddsh.errors import ArtefactError, Busy, DataError
+
+__all__ = ["Manifest", "atomic_write", "locked", "read_npz", "read_pickled_arrays", "write_npz"]
+
+MAX_JSON_BYTES = 100_000_000
+MAX_PICKLE_BYTES = 1 << 30
+
+_umask = os.umask(0)  # the mask can only be read by setting it
+os.umask(_umask)
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a temporary file that takes the place of `path` only when the block ends well.
+    """Open a temporary file that replaces `path` only when the block succeeds.
 
     Parameters
     ----------
@@ -26,20 +39,32 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ------
     file
         A binary file open for writing.
+
+    Raises
+    ------
+    ArtefactError
+        If the disk is full or the folder cannot be written to; an older file stays as it was.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_umask)
         temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise ArtefactError(
+                f"{target} cannot be written ({reason}); free some space or choose another path."
+            ) from error
         raise
 
 
@@ -67,8 +92,141 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise ArtefactError(f"{path} is not an .npz file of plain arrays, or it is damaged; write it again.") from error
 
 
-def _umask() -> int:
-    """Return the process's file mode mask (it can only be read by setting it)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+class Manifest(BaseModel):
+    """Base class of versioned JSON files.
+
+    Subclasses declare their fields; unknown fields, wrong types and other versions are refused on reading.
+
+    Attributes
+    ----------
+    format_version : int
+        Version that is written, and the only one that is read unless :meth:`upgrade` knows an older one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format_version: ClassVar[int] = 1
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file atomically."""
+        with atomic_write(path) as file:
+            file.write(self.to_json().encode())
+
+    def to_json(self) -> str:
+        """Return the content of the file."""
+        content = {"version": self.format_version, **self.model_dump(mode="json")}
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, missing: str | None = None, advice: str = "make it again") -> Self:
+        """Read a file that :meth:`write` wrote.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        missing : str, optional
+            Message for a file that is not there.
+        advice : str
+            What to do about a damaged file.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_JSON_BYTES + 1)
+            if len(data) > MAX_JSON_BYTES:
+                raise ValueError(f"more than {MAX_JSON_BYTES:,} bytes")
+            content = json.loads(data)
+            if not isinstance(content, dict):
+                raise ValueError("not an object")
+            version = content.pop("version", None)
+            if version != cls.format_version:
+                content = cls.upgrade(content, version)
+            if content is None:
+                raise ArtefactError(f"{path} has version {version}; this ddsh reads version {cls.format_version}.")
+            return cls.model_validate(content)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ArtefactError(missing or f"{path} does not exist.") from None
+        except OSError as error:
+            raise ArtefactError(f"{path} cannot be read ({error.strerror or error}).") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ArtefactError(f"{path} is damaged ({field}: {first['msg']}); {advice}.") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise ArtefactError(f"{path} is damaged ({type(error).__name__}: {reason}); {advice}.") from error
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
+        """Return the content of an older version as the present one, or None where it cannot be read."""
+        return None
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], *, wait: float, busy: str) -> Iterator[None]:
+    """Hold an exclusive lock, in this process and in others, while the block runs.
+
+    The operating system releases the lock when the process ends, however it ends.
+
+    Parameters
+    ----------
+    path : path
+        The lock file.
+    wait : float
+        Seconds to wait for another owner.
+    busy : str
+        Message of the :class:`~ddsh.errors.Busy` that is raised then.
+    """
+    try:
+        # Not a singleton and not thread-local: two threads of one process must exclude each other, too.
+        lock = FileLock(path, timeout=wait, thread_local=False, poll_interval=0.02)
+        lock.acquire()
+    except Timeout:
+        raise Busy(busy) from None
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be locked ({error.strerror or error}).") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# NumPy's own ways to make an array: empty, for the pickle to fill, or (since protocol 5) from bytes at once.
+_rebuild_array = np.empty(0).__reduce__()[0]
+_array_of_bytes = np.empty(0).__reduce_ex__(5)[0]
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickler that rebuilds NumPy arrays and nothing else: it cannot run code."""
+
+    _ALLOWED: Mapping[tuple[str, str], Any] = {
+        ("numpy.core.multiarray", "_reconstruct"): _rebuild_array,
+        ("numpy._core.multiarray", "_reconstruct"): _rebuild_array,
+        ("numpy.core.numeric", "_frombuffer"): _array_of_bytes,
+        ("numpy._core.numeric", "_frombuffer"): _array_of_bytes,
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("_codecs", "encode"): lambda text, encoding: text.encode(encoding),
+    }
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- pickle's own signature
+        """Return a constructor that arrays need, or refuse."""
+        try:
+            return self._ALLOWED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of arrays") from None
+
+
+def read_pickled_arrays(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 -- a pickle holds what it holds
+    """Read containers, numbers, strings and arrays from a pickle of Python 2 or 3 without running code.
+
+    Strings of Python 2 are returned as bytes.
+    """
+    source = Path(path)
+    try:
+        if source.stat().st_size > MAX_PICKLE_BYTES:
+            raise DataError(f"{path} has {source.stat().st_size:,} bytes, at most {MAX_PICKLE_BYTES:,} are read.")
+        return _ArrayUnpickler(io.BytesIO(source.read_bytes()), encoding="bytes").load()
+    except DataError:
+        raise
+    except Exception as error:  # a damaged pickle makes the unpickler raise almost anything
+        raise DataError(f"{path} is not a pickle of arrays ({type(error).__name__}: {error}).") from error

@@ -18,7 +18,7 @@ from ddsh.backbones.initialisation import initialise
 from ddsh.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Network, require_size
 from ddsh.backbones.weights import has_checksum, read_torch_weights, required_file
 from ddsh.errors import DataError, InvalidInput
-from ddsh.unpickling import unpickle_arrays
+from ddsh.storage import read_pickled_arrays
 
 ADDRESS = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 SHA256 = "7be5be791159472b1fbf3c69796f7cb30dca7ad8466c2df70058c37116cdee02"
@@ -120,7 +120,7 @@ def _rename(published: str) -> str:
 def _load_convolutions(network: AlexNet, path: Path) -> None:
     """Fill the convolutional layers from a pickle that keeps them as JAX does: kernels are height, width, in, out."""
     try:
-        layers = unpickle_arrays(path)["AlexNet_0"]
+        layers = read_pickled_arrays(path)["AlexNet_0"]
         for number, place in enumerate(_CONVOLUTIONS):
             _fill(network.convolutions[place], layers[f"Conv_{number}"])
     except (DataError, AttributeError, KeyError, TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from ddsh.datasets.matlab import read_mat
 from ddsh.errors import DataError
 from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
-from ddsh.unpickling import unpickle_arrays
+from ddsh.storage import read_pickled_arrays
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _STEMS = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
@@ -126,7 +126,7 @@ def _flat_images(open_flat: Callable[[], Any], n_images: int, path: Path) -> Arr
 
 def _unpickle(path: Path) -> dict[str, Any]:
     """Read a CIFAR-10 batch that was pickled by Python 2 or 3."""
-    content = unpickle_arrays(path)
+    content = read_pickled_arrays(path)
     try:
         batch = {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}
         return {"data": batch["data"], "labels": batch["labels"]}

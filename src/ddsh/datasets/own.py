@@ -15,7 +15,7 @@ from scipy import sparse
 from ddsh.datasets.dataset import Dataset, Skipped
 from ddsh.datasets.tables import PARTS, Item, checked_text, read_table
 from ddsh.errors import BrokenImage, DataError
-from ddsh.images import EXTENSIONS, FileImages, check_file, read_image
+from ddsh.images import FileImages, check_file, find_images, is_image_name, read_image
 from ddsh.labels import Labels, as_labels
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -57,7 +57,7 @@ def load_folder(
     root = Path(root)
     with _problems_of(root):
         folders, loose = _class_folders(root)
-        items = [Item(path, (folder.name,)) for folder in folders for path in _image_files(folder)]
+        items = [Item(path, (folder.name,)) for folder in folders for path in find_images(folder)]
     if not items:
         raise DataError(f"{root}: its {len(folders)} subfolders hold no images; put each class's images into one.")
     kept, broken = _divide(items, verify, on_progress)
@@ -133,7 +133,7 @@ def load_unlabelled(path: Path, on_progress: Progress | None = None) -> tuple[Fi
         The others.
     """
     with _problems_of(path):
-        files = _image_files(path) if path.is_dir() else [path]
+        files = find_images(path) if path.is_dir() else [path]
     kept, skipped = _divide([Item(file, ()) for file in files], True, on_progress)
     if not kept:
         raise DataError(f"{path}: no image can be read ({len(skipped)} broken); give an image or a folder of images.")
@@ -143,8 +143,8 @@ def load_unlabelled(path: Path, on_progress: Progress | None = None) -> tuple[Fi
 def is_unlabelled(path: Path) -> bool:
     """Return whether `path` is an image, or a folder in which images lie without a class folder."""
     if path.is_dir():
-        return any(_is_image(child.name) for child in path.iterdir() if child.is_file())
-    return path.is_file() and _is_image(path.name)
+        return any(is_image_name(child.name) for child in path.iterdir() if child.is_file())
+    return path.is_file() and is_image_name(path.name)
 
 
 @contextmanager
@@ -162,9 +162,9 @@ def _class_folders(root: Path) -> tuple[list[Path], list[Skipped]]:
         raise DataError(f"{root} does not exist; give a folder that has one subfolder per class.")
     if not root.is_dir():
         raise DataError(f"{root} is a file; give a folder that has one subfolder per class, or load it as a table.")
-    visible = sorted((path for path in root.iterdir() if not _is_hidden(path.name)), key=lambda path: path.name)
+    visible = sorted((path for path in root.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
     folders = [path for path in visible if path.is_dir()]
-    loose = [path for path in visible if not path.is_dir() and _is_image(path.name)]
+    loose = [path for path in visible if not path.is_dir() and is_image_name(path.name)]
     if not folders:
         _refuse_unlabelled(root, len(loose))
     for folder in folders:
@@ -179,27 +179,6 @@ def _refuse_unlabelled(root: Path, n_images: int) -> NoReturn:
         f"{root} is unlabelled: {n_images} images but no subfolders; move them into one subfolder per class, "
         "or list them with their labels in a CSV or JSONL table."
     )
-
-
-def _image_files(folder: Path) -> list[Path]:
-    """Return the images at any depth, in an order that does not depend on the machine."""
-    found: list[Path] = []
-    for parent, subfolders, names in os.walk(folder, onerror=_raise):
-        subfolders[:] = [name for name in subfolders if not _is_hidden(name)]
-        found += [Path(parent, name) for name in names if _is_image(name) and not _is_hidden(name)]
-    return sorted(found, key=lambda path: path.parts)
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".")
-
-
-def _is_image(name: str) -> bool:
-    return Path(name).suffix.lower() in EXTENSIONS
 
 
 def _name_of(root: Path) -> str:

@@ -13,11 +13,11 @@ import numpy as np
 from ddsh.codes import BinaryCodes
 from ddsh.datasets.dataset import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
-from ddsh.images import Image
+from ddsh.images import Image, find_images
 from ddsh.index.reranking import Outputs, to_half
 from ddsh.search.catalogue import Catalogue, Content, FileRow
 from ddsh.search.encoder import Encoder
-from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, find_images, in_threads
+from ddsh.search.files import ImageFile, ImageLike, Reader, absolute, file_bytes, in_threads
 from ddsh.search.folder import IMAGES
 from ddsh.search.reports import AddReport
 from ddsh.storage import atomic_write

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
-from ddsh.images import Image, decode_image, read_image
+from ddsh.images import Image, decode_image, read_image, thumbnail
 from ddsh.index import get_index
 from ddsh.index.base import Index
 from ddsh.index.reranking import Outputs
@@ -22,7 +22,7 @@ from ddsh.search import folder as layout
 from ddsh.search.adding import Adder, expand
 from ddsh.search.catalogue import Catalogue, Entry, State
 from ddsh.search.encoder import Encoder
-from ddsh.search.files import ImageLike, absolute, thumbnail
+from ddsh.search.files import ImageLike, absolute
 from ddsh.search.folder import Manifest
 from ddsh.search.hits import Hit, hits_of
 from ddsh.search.live import AUTO, LiveIndex

@@ -1,7 +1,6 @@
 """Image files on their way into the catalogue: found, read once, hashed, decoded and made small."""
 
 import hashlib
-import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,18 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-import numpy as np
-from PIL import Image as Pillow
-
 from ddsh.datasets.dataset import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
-from ddsh.images import EXTENSIONS, MAX_BYTES, Image, check_file, decode_image, read_image
+from ddsh.images import MAX_BYTES, Image, as_image, check_file, decode_image, encode_png, extension_of
 from ddsh.search.looks import look_of
 
 ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image
 """The path of an image, the content of an image file, or pixels: uint8, (height, width, 1 or 3)."""
-
-MAX_THUMBNAIL = 1024
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -96,41 +90,11 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links to names nobody gave
 
 
-def find_images(folder: Path) -> list[Path]:
-    """Return the images at any depth below a folder, in an order that does not depend on the machine.
-
-    Hidden files and folders, files that are no images by their names, and linked folders are passed over.
-    """
-    found: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        images = (name for name in names if Path(name).suffix.lower() in EXTENSIONS and not name.startswith("."))
-        found += [Path(parent, name) for name in images]
-    return sorted(found, key=lambda path: path.parts)
-
-
 def file_bytes(image: bytes | Image) -> tuple[bytes, str]:
-    """Return the content of a file for an image that has none, and what its name must end in."""
+    """Return the content of a file for an image that has none, and its extension."""
     if isinstance(image, bytes):
-        return image, _suffix(image)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3) or not image.size:
-        raise InvalidInput(
-            f"An image is uint8 of shape (height, width, 1 or 3); got {image.dtype} of shape {image.shape}."
-        )
-    file = io.BytesIO()
-    Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "PNG")
-    return file.getvalue(), ".png"
-
-
-def thumbnail(path: str | os.PathLike[str], side: int) -> bytes:
-    """Return a JPEG of an image file that is no larger than a square of `side` pixels."""
-    if not 1 <= side <= MAX_THUMBNAIL:
-        raise InvalidInput(f"A thumbnail has a side of 1 to {MAX_THUMBNAIL} pixels; got {side}.")
-    picture = Pillow.fromarray(read_image(path))
-    picture.thumbnail((side, side), Pillow.Resampling.LANCZOS)
-    file = io.BytesIO()
-    picture.save(file, "JPEG", quality=85)
-    return file.getvalue()
+        return image, extension_of(image)
+    return encode_png(as_image(image)), ".png"
 
 
 def in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
@@ -165,11 +129,3 @@ def _content(path: Path) -> tuple[bytes, int]:
 
 def _reason(error: Exception, path: Path) -> str:
     return str(error).removeprefix(f"{path}: ").removesuffix(".")
-
-
-def _suffix(data: bytes) -> str:
-    """Return what the name of a file with this content ends in; the decoder has the last word on what it is."""
-    starts = {b"\xff\xd8": ".jpg", b"\x89PNG": ".png", b"GIF8": ".gif", b"BM": ".bmp", b"II": ".tif", b"MM": ".tif"}
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return ".webp"
-    return next((suffix for start, suffix in starts.items() if data.startswith(start)), ".img")

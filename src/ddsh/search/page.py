@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from ddsh.errors import BrokenImage
-from ddsh.search.files import thumbnail
+from ddsh.images import thumbnail
 from ddsh.search.hits import Hit
 
 _SIDE = 160

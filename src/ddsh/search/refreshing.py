@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ddsh.images import find_images
 from ddsh.search.adding import Adder, Given
 from ddsh.search.catalogue import Catalogue, FileRow
-from ddsh.search.files import find_images
 from ddsh.search.folder import IMAGES
 from ddsh.search.reports import AddReport, RefreshReport
 
@@ -59,7 +59,7 @@ class Refresher:
         known = {row.path for row in rows}
         lost = {(row.n_bytes, row.sha256) for row in missing}
         sizes = {n_bytes for n_bytes, _ in lost}
-        found = (path for root in self._roots for path in find_images(root) if path not in known)
+        found = (path for root in self._roots if root.is_dir() for path in find_images(root) if path not in known)
         # Only what has the size of a missing file is worth reading.
         return [path for path in dict.fromkeys(found) if (size := _size(path)) in sizes and _key(path, size) in lost]
 

@@ -4,37 +4,37 @@ import numpy as np
 import pytest
 
 from ddsh.errors import DataError
-from ddsh.unpickling import unpickle_arrays
+from ddsh.storage import read_pickled_arrays
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_arrays_in_containers_come_back(tmp_path, rng, protocol):
     array = rng.standard_normal((3, 4)).astype(np.float32)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"layers": [("kernel", array), 1, None]}, protocol=protocol))
-    ((name, found), *rest) = unpickle_arrays(tmp_path / "a.pkl")["layers"]
+    ((name, found), *rest) = read_pickled_arrays(tmp_path / "a.pkl")["layers"]
     assert (name, rest) == ("kernel", [1, None])
     np.testing.assert_array_equal(found, array)
 
 
 def test_texts_of_python_2_come_as_bytes(tmp_path):
     (tmp_path / "a.pkl").write_bytes(b"(dp0\nS'labels'\np1\n(lp2\nI7\nas.")
-    assert unpickle_arrays(tmp_path / "a.pkl") == {b"labels": [7]}
+    assert read_pickled_arrays(tmp_path / "a.pkl") == {b"labels": [7]}
 
 
 @pytest.mark.parametrize("name", ["os\nsystem", "builtins\neval", "numpy\nfromfile", "numpy\nload"])
 def test_anything_but_arrays_is_refused(tmp_path, name):
     (tmp_path / "a.pkl").write_bytes(f"c{name}\n(S'x'\ntR.".encode())
     with pytest.raises(DataError, match=rf"{name.replace(chr(10), '.')} has no place in a file of arrays"):
-        unpickle_arrays(tmp_path / "a.pkl")
+        read_pickled_arrays(tmp_path / "a.pkl")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x05", b"PK\x03\x04 no pickle", b"<html>"])
 def test_what_is_no_pickle_is_one_line(tmp_path, content):
     (tmp_path / "a.pkl").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.pkl is not a pickle of arrays \(\w+"):
-        unpickle_arrays(tmp_path / "a.pkl")
+        read_pickled_arrays(tmp_path / "a.pkl")
 
 
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(DataError, match=r"a\.pkl is not a pickle of arrays \(FileNotFoundError"):
-        unpickle_arrays(tmp_path / "a.pkl")
+        read_pickled_arrays(tmp_path / "a.pkl")
