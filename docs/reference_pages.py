@@ -4,16 +4,39 @@ MkDocs calls the functions named ``on_...`` (``hooks`` in mkdocs.yml). One page 
 ``ddsh`` lists every name of its public modules' ``__all__``; mkdocstrings fills in signatures and docstrings.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import griffe
+from markdown import Extension, Markdown  # type: ignore[import-untyped]
+from markdown.preprocessors import Preprocessor  # type: ignore[import-untyped]
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 SOURCE = Path(__file__).parents[1] / "src"
 NOT_API = ("__main__", "cli")
+_ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(?:~[\w.]*\.)?([^`]+)`")
+
+
+class SphinxRoles(Extension):  # type: ignore[misc]  # Markdown has no types
+    """Markdown extension that shows Sphinx roles in docstrings, such as :func:`ddsh.load`, as code."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 -- Markdown's name
+        """Register the preprocessor."""
+        md.preprocessors.register(_Roles(md), "sphinx_roles", 100)
+
+
+class _Roles(Preprocessor):  # type: ignore[misc]
+    def run(self, lines: list[str]) -> list[str]:
+        return [_ROLE.sub(r"`\1`", line) for line in lines]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the Markdown extension."""
+    config.markdown_extensions.append(SphinxRoles())
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
