@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from ddsh.backbones import Backbone
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
-from ddsh.methods._extensions import CNN, EXTENSIONS, Kernel, Linear, Progress, Trees, as_extension
+from ddsh.methods._extensions import CNN, EXTENSIONS, FitOptions, Kernel, Linear, Trees, as_extension
 from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods.training import Training
 
@@ -15,7 +16,7 @@ ON_FEATURES = [FEW, Linear(), Kernel(n_anchors=40)]
 
 
 def _learn(extension, features, signs, seed=0):
-    return extension.learn(features, signs, seed=seed, progress=Progress())
+    return extension.learn(features, signs, seed=seed, options=FitOptions())
 
 
 @pytest.fixture
@@ -125,21 +126,26 @@ def test_damaged_trees_are_refused(coded):
         Linear(0.3),
         Kernel(5),
         CNN(),
-        CNN(network="small", image_size=40, n_frozen=1, training=Training(epochs=3, learning_rate=0.1), memory="x"),
+        CNN(Backbone("small", 40, n_frozen=1, cache_dir="x"), Training(epochs=3, learning_rate=0.1)),
     ],
     ids=lambda extension: extension.kind,
 )
 def test_a_description_in_plain_json_makes_the_same_extension(extension):
     described = json.loads(json.dumps(extension.describe()))
-    assert as_extension(described) == extension
+    again = as_extension(described)
+    assert again.describe() == extension.describe()
+    if extension.kind == "cnn":
+        assert again.with_backbone(extension.trained_backbone).trained_backbone == extension.trained_backbone
+    else:
+        assert again == extension
     assert described["kind"] in EXTENSIONS
 
 
 def test_a_description_need_only_say_what_differs():
     assert as_extension("linear") == as_extension({"kind": "linear"}) == Linear()
     assert as_extension({"kind": "trees", "n_leaves": 5}) == Trees(n_leaves=5)
-    network = as_extension({"kind": "cnn", "network": "small", "training": {"epochs": 3}})
-    assert network.network == "small"
+    network = as_extension({"kind": "cnn", "backbone": "small", "training": {"epochs": 3}})
+    assert network.trained_backbone.name == "small"
     assert network.training.epochs == 3
     assert network.training.momentum > 0
     assert as_extension(network) is network

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddsh.errors import ArtefactError
-from ddsh.evaluation.records import Spread, read_record, read_results, summarise
+from ddsh.evaluation import Result, Spread, read_results, summarise
 
 
 def _content(**changes):
@@ -40,11 +40,12 @@ def write(tmp_path):
 
 
 def test_a_result_of_old_is_read_though_keys_are_absent(write):
-    record = read_record(write("x/a.json", _content()))
+    record = Result.read(write("x/a.json", _content()))
     assert (record.experiment, record.label, record.method, record.n_bits) == ("x", "ours", "ddsh", 12)
     assert (record.dataset, record.protocol, record.network, record.seed) == ("sample", "sample", "small-grey", 0)
-    assert (record.map, record.precision_at(100), record.success_rate(2), record.seconds) == (0.5, 0.7, 0.9, 3.0)
-    assert (record.precision_at(7), record.success_rate(5), record.split) == (None, None, "a" * 64)
+    found = record.metric("precision_at_100"), record.metric("success_within_2")
+    assert (record.map, *found, record.seconds) == (0.5, 0.7, 0.9, 3.0)
+    assert (record.metric("nothing"), record.split) == (None, "a" * 64)
     assert [record.bits, record.outputs, record.examples, record.machine, record.commit] == [None] * 5
     assert (record.peak_memory, record.history, record.params) == (None, [], {"n_bits": 12})
 
@@ -102,10 +103,10 @@ def test_a_pipe_does_not_block_the_reader(write, tmp_path):
 def test_files_that_are_not_utf8_or_not_there_are_refused(write):
     path = write("x/a.json", _content())
     path.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ArtefactError, match="not JSON"):
-        read_record(path)
-    with pytest.raises(ArtefactError, match="not a file"):
-        read_record(path.with_name("b.json"))
+    with pytest.raises(ArtefactError, match="damaged"):
+        Result.read(path)
+    with pytest.raises(ArtefactError, match="does not exist"):
+        Result.read(path.with_name("b.json"))
 
 
 def test_the_same_run_counts_once(write, tmp_path):

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ddsh.codes import BinaryCodes
-from ddsh.evaluation.health import bit_health, histogram_of_outputs
+from ddsh.evaluation.bits import bit_health
+from ddsh.evaluation.outputs import histogram_of_outputs
 
 
 def test_balanced_independent_bits_are_in_best_health():

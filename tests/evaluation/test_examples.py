@@ -1,4 +1,3 @@
-import base64
 import io
 
 import numpy as np
@@ -25,8 +24,7 @@ def _codes(classes):
 
 
 def _tile(examples, row, column):
-    data = base64.b64decode(examples.sheet.removeprefix("data:image/jpeg;base64,"))
-    sheet = np.asarray(Image.open(io.BytesIO(data)))
+    sheet = np.asarray(Image.open(io.BytesIO(examples.jpeg)))
     assert sheet.shape == (32 * len(examples.queries), 32 * examples.columns, 3)
     return sheet[32 * row + 16, 32 * column + 16]
 
