@@ -47,7 +47,7 @@ def test_tuning_finds_the_rate_that_learns_and_survives_the_one_that_diverges():
     sample = load("sample")
     split = get_protocol("sample").split(sample, 0)
     few = type(split)(split.query, split.train[:1200], split.database, split.protocol, 0)
-    params = {"n_bits": 12, "network": "small-grey", "preset": "scratch", "n_omega": 50, "training": {"epochs": 2}}
+    params = {"n_bits": 12, "backbone": "small-grey", "preset": "scratch", "n_omega": 50, "training": {"epochs": 2}}
     trials = tune("ddsh", params, sample, few, [1e-7, 0.3, 1e30])
     assert trials[0].learning_rate == 0.3
     assert trials[-1].map == 0.0
