@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
 from ddsh.evaluation.stable import average_precision_of
-from ddsh.index.reranking import Outputs, similarity_to, similarity_to_codes, to_half
+from ddsh.index.rerank import Outputs, similarity_to, similarity_to_codes, to_half
 from ddsh.labels import Labels
 
 _Similarity = Callable[[Outputs], NDArray[np.floating]]
