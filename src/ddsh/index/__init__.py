@@ -8,8 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 from ddsh.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -18,6 +16,19 @@ if TYPE_CHECKING:
     from ddsh.index.buckets import BucketsIndex
     from ddsh.index.exact import ExactIndex
     from ddsh.index.faiss import FaissIndex
+else:  # type checkers see the imports above
+    import lazy_loader
+
+    __getattr__, _, _ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "_storage": ["verify"],
+            "base": ["Hits", "Index"],
+            "buckets": ["BucketsIndex"],
+            "exact": ["ExactIndex"],
+            "faiss": ["FaissIndex"],
+        },
+    )
 
 __all__ = [
     "INDEXES",
@@ -37,17 +48,6 @@ INDEXES: Mapping[str, str] = {
     "buckets": "ddsh.index.buckets:BucketsIndex",
 }
 """Registered indexes: name to ``module:class``."""
-
-__getattr__, _, _ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "_storage": ["verify"],
-        "base": ["Hits", "Index"],
-        "buckets": ["BucketsIndex"],
-        "exact": ["ExactIndex"],
-        "faiss": ["FaissIndex"],
-    },
-)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ddsh.codes import BinaryCodes
 from ddsh.index.base import order_by_distance
 
-__all__ = ["Outputs", "rerank", "similarity_to", "similarity_to_codes", "to_half", "typical_output"]
+__all__ = ["Outputs", "rerank_order", "similarity_to", "similarity_to_codes", "to_half", "typical_output"]
 
 Outputs: TypeAlias = NDArray[np.floating[Any]]
 """Real outputs of a model, whose signs are the bits of the codes."""
@@ -52,7 +52,7 @@ def similarity_to_codes(query: Outputs, codes: BinaryCodes) -> NDArray[np.floati
     return similarity_to(query, np.float32(typical_output(query)) * codes.signs().astype(np.float32))
 
 
-def rerank(
+def rerank_order(
     query: Outputs, ids: NDArray[np.int64], codes: BinaryCodes, outputs: Mapping[int, Outputs]
 ) -> NDArray[np.intp]:
     """Return the order of items by decreasing similarity to a query.

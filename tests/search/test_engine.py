@@ -21,7 +21,7 @@ from ddsh.index import INDEXES
 from ddsh.methods import load_model, save_model
 from ddsh.methods.lsh import LSH
 from ddsh.search import Busy
-from ddsh.search.folder import only_writer
+from ddsh.search.local import write_lock
 
 
 def pixels(path):
@@ -330,7 +330,7 @@ def test_features_of_a_network_are_taken_where_the_model_was_trained_on_them(tmp
 
 
 def test_a_folder_that_is_in_use_is_not_taken(search, model, tmp_path):
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="exists and is not empty"):
         ImageSearch.create(search.folder, model)
     (tmp_path / "empty").mkdir()
     with ImageSearch.create(tmp_path / "empty", model) as made:
@@ -358,7 +358,7 @@ def test_a_damaged_catalogue_is_refused_in_one_line(search):
 
 
 def test_a_second_writer_is_told_to_wait_and_readers_are_not(search, photos):
-    with only_writer(search.folder, 0), ImageSearch.open(search.folder, wait=0.05) as other:
+    with write_lock(search.folder, 0), ImageSearch.open(search.folder, wait=0.05) as other:
         with pytest.raises(Busy, match="is being changed by process"):
             other.add(photos)
         with pytest.raises(Busy):
