@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from ddsh.errors import Busy
     from ddsh.search.engine import ImageSearch
     from ddsh.search.local import LocalStore
-    from ddsh.search.onnx import export_onnx
     from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
     from ddsh.search.store import Entry, Store, StoreWriter
 else:  # type checkers see the imports above
@@ -17,7 +16,6 @@ else:  # type checkers see the imports above
         submod_attrs={
             "engine": ["ImageSearch"],
             "local": ["Busy", "LocalStore"],
-            "onnx": ["export_onnx"],
             "results": ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"],
             "store": ["Entry", "Store", "StoreWriter"],
         },
@@ -35,5 +33,4 @@ __all__ = [
     "SearchInfo",
     "Store",
     "StoreWriter",
-    "export_onnx",
 ]

@@ -1,7 +1,6 @@
 """Image search: find the images of a store that are similar to an image."""
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,8 +12,8 @@ from ddsh.errors import InvalidInput
 from ddsh.images import ImageLike, as_image, thumbnail
 from ddsh.index import get_index
 from ddsh.index.rerank import Outputs, rerank_order
+from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
-from ddsh.search.encoder import Encoder
 from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
 from ddsh.search.live_index import AUTO
 from ddsh.search.local import LocalStore
@@ -40,19 +39,19 @@ class ImageSearch:
     ----------
     store : Store
         The indexed images and their codes.
-    encoder : Encoder
+    model : Model
         The model that computed the codes.
     """
 
-    def __init__(self, store: Store, encoder: Encoder) -> None:
-        check_fingerprint(store.folder, "its own model folder", encoder.fingerprint, store.manifest.fingerprint)
-        self._store, self._encoder = store, encoder
+    def __init__(self, store: Store, model: Model) -> None:
+        check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
+        self._store, self._model = store, model
 
     @classmethod
     def create(
         cls,
         folder: str | os.PathLike[str],
-        model: str | os.PathLike[str],
+        model: str | os.PathLike[str] | Model,
         *,
         index: str = AUTO,
         keep_outputs: bool = False,
@@ -64,8 +63,8 @@ class ImageSearch:
         ----------
         folder : path
             A new or empty folder.
-        model : path
-            Folder of a trained model; it is copied, so that the index does not depend on it.
+        model : path or Model
+            A trained model or its folder; a copy is saved in the folder of the index.
         index : str
             A name of :data:`ddsh.index.INDEXES`; all return the same results. ``auto`` chooses one.
         keep_outputs : bool
@@ -75,28 +74,22 @@ class ImageSearch:
         """
         if index != AUTO:
             get_index(index)
-        encoder = Encoder.load(Path(model))
+        loaded = model if isinstance(model, Model) else Model.load(model)
         manifest = SearchManifest(
-            fingerprint=encoder.fingerprint,
-            n_bits=encoder.n_bits,
-            preprocessing=dict(encoder.preprocessing),
+            fingerprint=loaded.fingerprint,
+            n_bits=loaded.n_bits,
+            preprocessing=loaded.preprocessing,
             index=index,
             keeps_outputs=keep_outputs,
         )
-
-        def save_model(target: Path) -> None:
-            """Copy the model."""
-            for name in ("model.json", "model.safetensors"):
-                shutil.copyfile(Path(model) / name, target / name)
-
-        return cls(LocalStore.create(folder, manifest, save_model, wait), encoder)
+        return cls(LocalStore.create(folder, manifest, loaded.save, wait), loaded)
 
     @classmethod
     def open(
         cls,
         folder: str | os.PathLike[str],
         *,
-        model: str | os.PathLike[str] | None = None,
+        model: str | os.PathLike[str] | Model | None = None,
         wait: float = WAIT_SECONDS,
     ) -> Self:
         """Open an index in a local folder.
@@ -105,17 +98,17 @@ class ImageSearch:
         ----------
         folder : path
             Its folder.
-        model : path, optional
-            Folder of the model that it must have been created with; another one is refused.
+        model : path or Model, optional
+            The model that it must have been created with; another one is refused.
         wait : float
             Seconds to wait for another writer.
         """
         store = LocalStore(folder, wait)
         try:
             if model is not None:
-                given = Encoder.load(Path(model)).fingerprint
-                check_fingerprint(store.folder, str(model), given, store.manifest.fingerprint)
-            return cls(store, Encoder.load(store.model_folder))
+                given = model if isinstance(model, Model) else Model.load(model)
+                check_fingerprint(store.folder, str(model), given.fingerprint, store.manifest.fingerprint)
+            return cls(store, Model.load(store.model_folder))
         except BaseException:
             store.close()
             raise
@@ -187,7 +180,7 @@ class ImageSearch:
                 for folder in roots:
                     writer.add_root(folder)
             keep_outputs = self._store.manifest.keeps_outputs
-            return Indexer(writer, self._encoder, keep_outputs=keep_outputs).add(items, on_progress)
+            return Indexer(writer, self._model, keep_outputs=keep_outputs).add(items, on_progress)
 
     def remove(self, ids: Iterable[int]) -> int:
         """Remove images by id and return their number. Their files stay.
@@ -209,7 +202,7 @@ class ImageSearch:
         """
         with self._store.write() as writer:
             keep_outputs = self._store.manifest.keeps_outputs
-            return Indexer(writer, self._encoder, keep_outputs=keep_outputs).refresh(on_progress)
+            return Indexer(writer, self._model, keep_outputs=keep_outputs).refresh(on_progress)
 
     def query(
         self,
@@ -296,7 +289,7 @@ class ImageSearch:
             n_bits=manifest.n_bits,
             n_bytes=n_images * ((manifest.n_bits + 7) // 8),
             labels=labels,
-            method=self._encoder.method,
+            method=self._model.name,
             fingerprint=manifest.fingerprint,
             preprocessing=manifest.preprocessing,
             index=self._store.index_name,
@@ -348,7 +341,7 @@ class ImageSearch:
         return thumbnail(self.entry(image).path, side)
 
     def _encode(self, image: ImageLike) -> tuple[BinaryCodes, Outputs]:
-        outputs = self._encoder.outputs([self._encoder.prepare(as_image(image))])
+        outputs = self._model.project([self._model.prepare(as_image(image))])
         return BinaryCodes.from_outputs(outputs), outputs[0]
 
     def _stored_code(self, image: int) -> tuple[BinaryCodes, Outputs]:

@@ -31,8 +31,8 @@ from ddsh.images import (
     find_images,
 )
 from ddsh.index.rerank import to_half
+from ddsh.model import Model
 from ddsh.search.duplicates import tiny_copy
-from ddsh.search.encoder import Encoder
 from ddsh.search.results import AddReport, RefreshReport
 from ddsh.search.store import Content, StoredFile, StoreWriter
 
@@ -116,14 +116,14 @@ class Indexer:
     ----------
     writer : StoreWriter
         Write access to the store.
-    encoder : Encoder
+    model : Model
         The model.
     keep_outputs : bool
         Store real outputs with the codes.
     """
 
-    def __init__(self, writer: StoreWriter, encoder: Encoder, *, keep_outputs: bool) -> None:
-        self._writer, self._encoder, self._keep_outputs = writer, encoder, keep_outputs
+    def __init__(self, writer: StoreWriter, model: Model, *, keep_outputs: bool) -> None:
+        self._writer, self._model, self._keep_outputs = writer, model, keep_outputs
         self._lock = Lock()  # files are read in several threads, which look up what is stored
 
     def add(self, images: Sequence[NewImage], on_progress: Progress | None = None) -> AddReport:
@@ -211,7 +211,7 @@ class Indexer:
             if not is_stored:
                 pixels = decode_image(data)
                 height, width = pixels.shape[:2]
-                decoded = _DecodedImage(width, height, tiny_copy(pixels), self._encoder.prepare(pixels))
+                decoded = _DecodedImage(width, height, tiny_copy(pixels), self._model.prepare(pixels))
         except (BrokenImage, InvalidInput) as error:
             return item, Skipped(name, str(error).removeprefix(f"{name}: ").removesuffix("."))
         if mtime_ns is None:
@@ -226,7 +226,7 @@ class Indexer:
         new = {file.sha256: (file, file.decoded) for file in files if file.decoded is not None}
         contents: dict[bytes, Content] = {}
         if new:
-            outputs = self._encoder.outputs([decoded.pixels for _, decoded in new.values()])
+            outputs = self._model.project([decoded.pixels for _, decoded in new.values()])
             codes = BinaryCodes.from_outputs(outputs)
             for (file, decoded), code, real in zip(new.values(), codes.packed, outputs, strict=True):
                 contents[file.sha256] = Content(
