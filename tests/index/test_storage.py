@@ -3,7 +3,9 @@ import resource
 import subprocess
 import sys
 import time
+import zipfile
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -217,3 +219,15 @@ def test_a_filter_of_an_impossible_size_is_refused(folder):
     arrays["filter"] |= {"shape": [100], "n_bytes": path.stat().st_size}
     change(folder, arrays=arrays)
     refuse(folder, "filter of the table of buckets has 100 bytes, no power of two")
+
+
+def test_an_index_saved_by_an_earlier_release_is_loaded(tmp_path):
+    with zipfile.ZipFile(Path(__file__).parent / "data" / "index_v1.zip") as archive:
+        archive.extractall(tmp_path)
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    verify(tmp_path)
+    index = load_index(tmp_path)
+    assert isinstance(index, BucketsIndex)
+    assert index._table is not None
+    ids, distances = index.search(index.codes_of([0]), 10).of(0)
+    assert (ids.tolist(), distances.tolist()) == (expected["ids"], expected["distances"])
