@@ -15,10 +15,9 @@ from ddsh.index.rerank import Outputs, rerank_order
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
 from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
-from ddsh.search.live_index import AUTO
 from ddsh.search.local import LocalStore
 from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
-from ddsh.search.store import Entry, SearchManifest, Store, check_fingerprint
+from ddsh.search.store import AUTO, Entry, SearchManifest, Store, check_fingerprint
 
 __all__ = ["RERANKED", "WAIT_SECONDS", "ImageSearch"]
 
