@@ -283,7 +283,7 @@ def _draw(
     for n_done, (view, styles, job) in enumerate(jobs, start=1):
         if isinstance(job, Chart):
             files = renderers.chart(job, styles, dict.fromkeys(["svg", *formats]))
-            kind, prefix = job.panels[0].kind, f"{view.name}:{job.name}"
+            kind, prefix = job.panels[0].kind, f"figure:{n_done}"
             shown = [style for label, style in styles.items() if label in job.labels]
             view.charts[job.name] = {
                 "title": job.title,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from statistics import fmean
 from typing import Literal, TypeAlias
 
-from ddsh.evaluation.records import Spread
 from ddsh.evaluation.scores import RADII
 from ddsh.report.runs import Epoch, PrecisionRecall
 from ddsh.report.sections import Cell, Section
@@ -354,7 +354,7 @@ def _mean_curve(curves: Iterable[PrecisionRecall | None]) -> PrecisionRecall | N
         return None
     same = [curve for curve in known if curve.at == known[0].at]
     precision, recall = (
-        tuple(Spread.of(list(values)).mean for values in zip(*columns, strict=True))
+        tuple(map(fmean, zip(*columns, strict=True)))
         for columns in ([curve.precision for curve in same], [curve.recall for curve in same])
     )
     return PrecisionRecall(known[0].at, precision, recall)

@@ -42,7 +42,7 @@ PALETTE = (
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
-_HATCHES = ("", "////", "....", "xxxx")
+_HATCHES = ("", "////", r"\\\\", "xxxx")
 _PER_DASH = 6
 _MAX_LENGTH = 120
 

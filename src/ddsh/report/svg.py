@@ -20,6 +20,11 @@ _COLOURS: Mapping[str, str] = {
     GRID: "var(--grid)",
     PAPER: "var(--card)",
 }
+_CLASSES: Mapping[str | None, str] = {
+    "fill:none;stroke:var(--grid);stroke-width:0.6;stroke-linecap:square": "grid",
+    "fill:none;stroke:currentColor;stroke-width:0.8;stroke-linejoin:miter;stroke-linecap:square": "axis",
+}
+_TICK = "fill:currentColor;stroke:currentColor;stroke-width:0.8"
 _MAX_NAMED = 20
 _ERROR_PARTS = 3
 
@@ -79,6 +84,8 @@ def _add_tips(groups: Mapping[str | None, ElementTree.Element], series: Series, 
         markers = list(group.iter(f"{_SVG}use"))
         if len(markers) == len(series.tips) and identity == series_id(panel, style):
             targets += [(mark, f"{style.name}, {text}") for mark, text in zip(markers, series.tips, strict=True)]
+        if len(styles := {mark.attrib.pop("style", "") for mark in markers}) == 1:
+            group.set("style", styles.pop())
         for target, text in targets:
             title = ElementTree.Element(f"{_SVG}title")
             title.text = text
@@ -86,32 +93,61 @@ def _add_tips(groups: Mapping[str | None, ElementTree.Element], series: Series, 
 
 
 def _to_markup(element: ElementTree.Element, name: str) -> Markup:
-    """Return SVG with the page's colours, unique ids, and no more digits than a screen can show."""
+    """Return SVG with the page's colours, unique ids, and nothing that a browser does not need.
+
+    Every mark lies within its axes, so clip paths go; styles of axes are those of ``page.css``.
+    """
+    _flatten(element)
     for part in element.iter():
         part.tag = part.tag.removeprefix(_SVG)
-        if part.tag == "g":
-            _share_style(part)
-        identity = part.attrib.pop("id", None)
-        if identity and part.tag not in ("g", "svg"):
-            part.set("id", f"{name}:{identity}")
-        if link := part.attrib.pop(_LINK, None):
-            part.set("href", f"#{name}:{link.removeprefix('#')}")
         part.text, part.tail = (part.text or "").strip() or None, None
+        part.attrib.pop("clip-path", None)
+        identity, link = part.attrib.pop("id", None), part.attrib.pop(_LINK, None)
+        if identity and part.tag != "g":
+            part.set("id", f"{name}:{identity}")
+        if link:
+            part.set("href", f"#{name}:{link.removeprefix('#')}")
         for key, value in part.attrib.items():
             if key in ("d", "x", "y", "transform"):
-                value = " ".join(re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.4g}", value).split())
+                value = " ".join(re.sub(r"-?\d+\.\d+", _shorter, value).split())
             elif key in ("style", "fill", "stroke"):
                 value = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), value)
                 value = value.replace(": ", ":").replace("; ", ";")
             part.set(key, value.replace("url(#", f"url(#{name}:"))
-    return Markup(ElementTree.tostring(element, encoding="unicode"))
+        if part.tag == "text":
+            _simplify_text(part)
+        elif part.get("style") == _TICK and part.tag == "use":
+            del part.attrib["style"]
+        elif part.get("style") in _CLASSES:
+            part.set("class", _CLASSES[part.attrib.pop("style")])
+    return Markup(ElementTree.tostring(element, encoding="unicode"))  # noqa: S704 -- ElementTree escapes
 
 
-def _share_style(group: ElementTree.Element) -> None:
-    """Move a style that all marks of a group share to the group."""
-    marks = group.findall(f"{_SVG}use")
-    styles = {mark.get("style") for mark in marks}
-    if len(marks) > 1 and len(styles) == 1 and None not in styles and group.get("style") is None:
-        group.set("style", styles.pop() or "")
-        for mark in marks:
-            del mark.attrib["style"]
+def _shorter(found: re.Match[str]) -> str:
+    """Return a coordinate with a tenth of a point, or three digits for shapes of markers."""
+    number = float(found[0])
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.3g}"
+
+
+def _flatten(element: ElementTree.Element) -> None:
+    """Remove clip paths, and groups that neither have a style nor belong to a series."""
+    children = []
+    for child in element:
+        _flatten(child)
+        if child.tag == f"{_SVG}g" and "class" not in child.attrib and "style" not in child.attrib:
+            children += list(child)
+        elif child.tag != f"{_SVG}clipPath":
+            children.append(child)
+    element[:] = children
+
+
+def _simplify_text(text: ElementTree.Element) -> None:
+    """Leave size, weight and anchor of a text; the page sets the rest."""
+    style = dict(entry.split(":", 1) for entry in text.attrib.pop("style", "").split(";") if ":" in entry)
+    for key in ("font-size", "font-weight", "text-anchor"):
+        if style.get(key, "") not in ("", "8px"):
+            text.set(key, style[key])
+    if "font" in style and "bold" in style["font"]:
+        text.attrib |= {"font-weight": "bold"}
+    if text.get("transform", "").startswith("rotate(-0 "):
+        del text.attrib["transform"]
