@@ -89,8 +89,8 @@ class Panel:
         Whether an axis is logarithmic, where its values differ enough.
     x_limits, y_limits : tuple of float, optional
         Ends of the axes.
-    ticks : tuple of int or str, optional
-        Ticks of the x axis: positions if they are numbers of a curve, otherwise names of 0, 1, 2, ...
+    ticks : tuple of float or str, optional
+        Ticks of the x axis. Those of bars, and strings, name the positions 0, 1, 2, ...
     """
 
     title: str
@@ -102,7 +102,7 @@ class Panel:
     y_log: bool = False
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
-    ticks: tuple[int, ...] | tuple[str, ...] | None = None
+    ticks: tuple[float, ...] | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

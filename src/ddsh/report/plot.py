@@ -33,6 +33,8 @@ _GROUP_WIDTH = 0.84
 _NARROW = 4
 _MANY_DECADES = 100
 _LONG_TICKS = 24
+_LONGEST_TICK = 14
+_SLANTED: dict[str, Any] = {"rotation": 14, "ha": "right", "rotation_mode": "anchor", "fontsize": 6.5}
 _NO_DATES: Mapping[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -189,17 +191,15 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Styles, number: int) -> None:
     if panel.kind == "bars":
         axes.grid(visible=False, axis="x")
     if panel.ticks:
-        names = [str(tick) for tick in panel.ticks]
-        is_position = panel.kind != "bars" and all(isinstance(tick, int) for tick in panel.ticks)
-        positions = [float(tick) for tick in panel.ticks] if is_position else list(map(float, range(len(names))))
-        is_long = sum(map(len, names)) > _LONG_TICKS
-        axes.set_xticks(positions, [name[:14] for name in names], **_SLANTED if is_long else {})
+        positions = [float(place if isinstance(tick, str) else tick) for place, tick in enumerate(panel.ticks)]
+        if panel.kind == "bars":
+            positions = [float(place) for place in range(len(panel.ticks))]
+        elif isinstance(panel.ticks[0], str):
+            axes.set_xlim(-0.5, len(positions) - 0.5)
+        names = [tick if isinstance(tick, str) else f"{tick:g}" for tick in panel.ticks]
+        names = [name if len(name) <= _LONGEST_TICK else f"…{name[1 - _LONGEST_TICK :]}" for name in names]
+        axes.set_xticks(positions, names, **_SLANTED if sum(map(len, names)) > _LONG_TICKS else {})
         axes.xaxis.set_minor_locator(NullLocator())
-        if panel.kind == "points":
-            axes.set_xlim(-0.5, len(names) - 0.5)
-
-
-_SLANTED: dict[str, Any] = {"rotation": 14, "ha": "right", "rotation_mode": "anchor", "fontsize": 6.5}
 
 
 def _draw_line(axes: Axes, series: Series, style: Style, kind: Kind, number: int) -> None:

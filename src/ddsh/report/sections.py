@@ -148,7 +148,7 @@ def make_sections(runs: Iterable[ReportedRun], paper: Paper, first: Sequence[str
     paper : Paper
         Order of labels, and the scores to compare with.
     first : sequence of str
-        Experiments that come first. Those with the paper's protocol follow, then the others, then
+        Experiments that come first. Comparisons with the paper's protocol follow, then the others, then
         sweeps of settings (``choose-*``).
     """
     groups: dict[tuple[str, str, str], list[ReportedRun]] = {}
@@ -162,6 +162,7 @@ def make_sections(runs: Iterable[ReportedRun], paper: Paper, first: Sequence[str
             places.get(section.experiment, len(places)),
             section.is_sweep,
             not section.is_papers,
+            len(section.labels) == 1,
         ),
     )
 

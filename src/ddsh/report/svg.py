@@ -52,7 +52,8 @@ def inline_panels(svg: bytes, chart: Chart, styles: Styles, name: str) -> list[M
             _add_tips(groups, series, styles[series.label], number)
         names = [styles[series.label].name for series in panel.series]
         listed = ", ".join(names[:_MAX_NAMED]) + (" and more" if len(names) > _MAX_NAMED else "")
-        description = f"{chart.title}, {panel.title}: {panel.y_name} by {panel.x_name} of {listed}."
+        title = f"{chart.title}, {panel.title}" if panel.title else chart.title
+        description = f"{title}: {panel.y_name} by {panel.x_name} of {listed}."
         element = ElementTree.Element(
             "svg", {"viewBox": " ".join(f"{length:g}" for length in box), "role": "img", "aria-label": description}
         )

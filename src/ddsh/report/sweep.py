@@ -13,6 +13,7 @@ __all__ = ["sweep_chart", "sweep_table", "varying_settings"]
 
 _NOT_SETTINGS = ("seed", "weights", "device", "checkpoint_seconds")
 _DEFAULT = "default"
+_MAX_TICKS = 5
 
 
 def varying_settings(section: Section) -> dict[str, dict[tuple[str, int], Any]]:
@@ -103,10 +104,11 @@ def sweep_chart(section: Section) -> Chart:
         if len({repr(value) for value in known}) < 2:
             continue
         is_numeric = all(map(_is_number, known))
-        ticks = tuple(dict.fromkeys(sorted(map(_text, known))))
+        names = tuple(sorted(set(map(_text, known))))
+        numbers = tuple(sorted({float(value) for value in known})) if is_numeric else ()
         by_method: dict[str, list[tuple[float, Cell]]] = {}
         for cell, value in zip(cells, known, strict=True):
-            x = float(value) if is_numeric else float(ticks.index(_text(value)))
+            x = float(value) if is_numeric else float(names.index(_text(value)))
             by_method.setdefault(cell.runs[0].method, []).append((x, cell))
         series = tuple(
             Series(
@@ -121,8 +123,8 @@ def sweep_chart(section: Section) -> Chart:
             )
             for method, points in by_method.items()
         )
-        log = is_numeric and min(known) > 0
-        title = name.replace("_", " ")
-        panels.append(Panel(title, title, "MAP", series, "points", x_log=log, ticks=None if is_numeric else ticks))
+        ticks = (numbers if len(numbers) <= _MAX_TICKS else None) if is_numeric else names
+        log = is_numeric and numbers[0] > 0
+        panels.append(Panel("", name.replace("_", " "), "MAP", series, "points", x_log=log, ticks=ticks))
     text = "Mean average precision against each setting that differs between labels; a point is a label of the table."
     return Chart("settings", "MAP against each setting", text, tuple(panels))
