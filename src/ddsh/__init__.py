@@ -1,53 +1,122 @@
-"""ddsh learns very short binary codes for images from labels, and searches with them.
+"""Learn very short binary codes for images, and search millions of images with them.
 
 Names are imported when they are first used, so that ``import ddsh`` costs next to nothing.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ddsh.lazy import lazy
+import lazy_loader
+
+from ddsh.errors import DdshError, MissingExtra
 
 if TYPE_CHECKING:
+    from ddsh import backbones, datasets, evaluation, experiment, images, index, methods, report, search, service
+    from ddsh.backbones.base import Backbone
     from ddsh.codes import BinaryCodes
-    from ddsh.datasets import load
-    from ddsh.errors import DdshError
-    from ddsh.evaluation import evaluate, score
-    from ddsh.methods import load_model, save_model
-    from ddsh.methods.ddsh import DDSH
+    from ddsh.datasets import Dataset, Protocol, Split, load
+    from ddsh.evaluation.evaluator import evaluate
+    from ddsh.evaluation.result import Result
+    from ddsh.evaluation.scores import Scores, score
+    from ddsh.methods.base import Hasher
+    from ddsh.methods.cosdish import COSDISH
+    from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
+    from ddsh.methods.dhn import DHN
+    from ddsh.methods.dpsh import DPSH
+    from ddsh.methods.dsh import DSH
+    from ddsh.methods.fasth import FastH
+    from ddsh.methods.itq import ITQ
+    from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
+    from ddsh.methods.sdh import SDH
     from ddsh.methods.training import Training
+    from ddsh.model import Model
     from ddsh.search import ImageSearch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
+    "COSDISH",
     "DDSH",
+    "DDSH0",
+    "DDSHMAC",
+    "DHN",
+    "DPSH",
+    "DSH",
+    "ITQ",
+    "LFH",
     "LSH",
+    "SDH",
+    "Backbone",
     "BinaryCodes",
+    "Dataset",
     "DdshError",
+    "FastH",
+    "Hasher",
     "ImageSearch",
+    "MissingExtra",
+    "Model",
+    "Protocol",
+    "Result",
+    "Scores",
+    "Split",
     "Training",
+    "backbones",
+    "datasets",
     "evaluate",
+    "evaluation",
+    "experiment",
+    "images",
+    "index",
     "load",
-    "load_model",
-    "save_model",
+    "methods",
+    "report",
     "score",
+    "search",
+    "service",
 ]
 
-_HOMES = {
-    "BinaryCodes": "ddsh.codes",
-    "DDSH": "ddsh.methods.ddsh",
-    "DdshError": "ddsh.errors",
-    "ImageSearch": "ddsh.search",
-    "LSH": "ddsh.methods.lsh",
-    "Training": "ddsh.methods.training",
-    "evaluate": "ddsh.evaluation",
-    "load": "ddsh.datasets",
-    "load_model": "ddsh.methods",
-    "save_model": "ddsh.methods",
-    "score": "ddsh.evaluation",
-}
-__getattr__ = lazy(__name__, _HOMES)
+_lazy, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "backbones",
+        "datasets",
+        "evaluation",
+        "experiment",
+        "images",
+        "index",
+        "methods",
+        "report",
+        "search",
+        "service",
+    ],
+    submod_attrs={
+        "backbones.base": ["Backbone"],
+        "codes": ["BinaryCodes"],
+        "datasets": ["Dataset", "Protocol", "Split", "load"],
+        "evaluation.evaluator": ["evaluate"],
+        "evaluation.result": ["Result"],
+        "evaluation.scores": ["Scores", "score"],
+        "methods.base": ["Hasher"],
+        "methods.cosdish": ["COSDISH"],
+        "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+        "methods.dhn": ["DHN"],
+        "methods.dpsh": ["DPSH"],
+        "methods.dsh": ["DSH"],
+        "methods.fasth": ["FastH"],
+        "methods.itq": ["ITQ"],
+        "methods.lfh": ["LFH"],
+        "methods.lsh": ["LSH"],
+        "methods.sdh": ["SDH"],
+        "methods.training": ["Training"],
+        "model": ["Model"],
+        "search": ["ImageSearch"],
+    },
+)
 
 
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+    try:
+        return _lazy(name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra(f"ddsh.{name}", "PyTorch", "deep") from error

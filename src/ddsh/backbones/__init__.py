@@ -1,5 +1,23 @@
-"""Pretrained networks that turn images into features."""
+"""Backbones: pretrained networks that turn images into features."""
 
-from ddsh.backbones.registry import BACKBONES, BackboneCard, build_network
+from typing import TYPE_CHECKING
 
-__all__ = ["BACKBONES", "BackboneCard", "build_network"]
+import lazy_loader
+
+if TYPE_CHECKING:
+    from ddsh.backbones.base import Backbone
+    from ddsh.backbones.custom import CustomNetwork
+    from ddsh.backbones.network import Network
+    from ddsh.backbones.registry import BACKBONES, BackboneCard, build_network
+
+__all__ = ["BACKBONES", "Backbone", "BackboneCard", "CustomNetwork", "Network", "build_network"]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "base": ["Backbone"],
+        "custom": ["CustomNetwork"],
+        "network": ["Network"],
+        "registry": ["BACKBONES", "BackboneCard", "build_network"],
+    },
+)

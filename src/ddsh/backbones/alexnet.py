@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.layers import initialise
 from ddsh.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Network, require_size
 from ddsh.backbones.weights import has_checksum, read_torch_weights, required_file
 from ddsh.errors import DataError, InvalidInput

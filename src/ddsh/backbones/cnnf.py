@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ddsh.backbones.initialisation import initialise
-from ddsh.backbones.lrn import LocalResponseNorm
+from ddsh.backbones.layers import LocalResponseNorm, initialise
 from ddsh.backbones.matconvnet import Layer, read_matconvnet
 from ddsh.backbones.network import IMAGENET_MEAN, Network, require_size
 from ddsh.backbones.weights import required_file

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.layers import initialise
 from ddsh.backbones.network import Network
 from ddsh.backbones.weights import package_file, read_torch_weights
 

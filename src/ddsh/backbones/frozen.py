@@ -1,6 +1,7 @@
-"""The first stages of a network as they are: images in, feature maps out; each image is computed once."""
+"""Frozen stages: the outputs of a network's first stages, computed once."""
 
 import hashlib
+import os
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
@@ -8,65 +9,69 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ddsh.backbones.cache import Image, Maps, Store
-from ddsh.backbones.folding import fold_batch_norm
-from ddsh.backbones.network import ImageSource, Network
+from ddsh.backbones.base import PREPROCESSING_VERSION
+from ddsh.backbones.cache import ActivationCache, Activations
+from ddsh.backbones.layers import fold_batch_norm
+from ddsh.backbones.network import Network
 from ddsh.backbones.weights import fingerprint
 from ddsh.errors import InvalidInput
+from ddsh.images import Image, Images
+
+__all__ = ["CHUNK", "FrozenLayers", "check_n_stages", "from_channels_last", "to_channels_last"]
 
 CHUNK = 256
-"""How many images pass a network at a time."""
+"""Images that pass a network at a time."""
 
 
 class FrozenLayers:
-    """The first stages of a network, which keep their weights.
+    """The first stages of a network, with fixed weights.
 
     Parameters
     ----------
     network : Network
         The network; it is copied.
     n_stages : int
-        How many of its stages; all of them give the features.
-    memory : path, optional
-        Folder where what they put out is kept for the next time. The same folder serves any network: each has a
-        folder of its own in it, named by the weights.
+        Number of stages; all of them give the features.
+    cache_dir : path, optional
+        Folder in which outputs are kept. One folder serves any number of networks: each has a subfolder named by its
+        weights, its input size and the version of the preprocessing.
     """
 
-    def __init__(self, network: Network, n_stages: int, memory: Path | None = None) -> None:
+    def __init__(self, network: Network, n_stages: int, cache_dir: str | os.PathLike[str] | None = None) -> None:
         check_n_stages(network, n_stages)
         self.n_stages = n_stages
         self._network = fold_batch_norm(network)
         self._device = network.mean.device
-        self._store = None if memory is None else self._open(memory, network)
+        self._cache: ActivationCache | None = None
+        if cache_dir is not None:
+            # Weights of later stages may change in training; they are not part of the key.
+            digest = hashlib.sha256(fingerprint(nn.ModuleList(network.stages()[:n_stages])).encode())
+            digest.update(f" {network.image_size} ".encode())
+            digest.update(network.mean.cpu().numpy().tobytes() + network.std.cpu().numpy().tobytes())
+            digest.update(f" preprocessing {PREPROCESSING_VERSION}".encode())
+            self._cache = ActivationCache(Path(cache_dir) / digest.hexdigest()[:32], self.output_shape())
 
-    def outputs(self, images: ImageSource, on_progress: Callable[[int, int], None] | None = None) -> Maps:
-        """Return what the stages make of images: maps, shape (n, height, width, channels), or features (n, d)."""
+    def outputs(self, images: Images, on_progress: Callable[[int, int], None] | None = None) -> Activations:
+        """Return the outputs of all images: maps (n, height, width, channels) or features (n, d)."""
         return np.concatenate(list(self.chunks(images, on_progress)))
 
-    def chunks(self, images: ImageSource, on_progress: Callable[[int, int], None] | None = None) -> Generator[Maps]:
-        """Yield the same some images at a time: maps of a whole database need not fit into memory."""
+    def chunks(self, images: Images, on_progress: Callable[[int, int], None] | None = None) -> Generator[Activations]:
+        """Yield the outputs of some images at a time, so that a whole database need not fit into memory."""
         for start in range(0, len(images), CHUNK):
             part = [np.asarray(images[row]) for row in range(start, min(start + CHUNK, len(images)))]
-            yield self._compute(part) if self._store is None else self._store.get(part, self._compute)
+            yield self._compute(part) if self._cache is None else self._cache.get(part, self._compute)
             if on_progress:
                 on_progress(start + len(part), len(images))
 
-    def row_shape(self) -> tuple[int, ...]:
-        """Return the shape of the outputs of one image."""
+    def output_shape(self) -> tuple[int, ...]:
+        """Return the shape of the output of one image."""
         side, n_channels = self._network.image_size, self._network.n_channels
         return self._compute([np.zeros((side, side, n_channels), np.uint8)]).shape[1:]
 
-    def _compute(self, images: Sequence[Image]) -> Maps:
+    def _compute(self, images: Sequence[Image]) -> Activations:
         pixels = torch.from_numpy(self._network.prepare(images)).to(self._device)
         with torch.inference_mode():
-            return as_maps(self._network.begin(pixels, self.n_stages))
-
-    def _open(self, memory: Path, network: Network) -> Store:
-        # The other stages may have learned since; they must not count.
-        stages = fingerprint(nn.ModuleList(network.stages()[: self.n_stages]))
-        pixels = [network.mean.cpu().numpy().tobytes(), network.std.cpu().numpy().tobytes()]
-        name = hashlib.sha256(b"".join([stages.encode(), f" {network.image_size} ".encode(), *pixels])).hexdigest()
-        return Store(memory / name[:32], self.row_shape())
+            return to_channels_last(self._network.begin(pixels, self.n_stages))
 
 
 def check_n_stages(network: Network, n_stages: int) -> None:
@@ -76,14 +81,14 @@ def check_n_stages(network: Network, n_stages: int) -> None:
         raise InvalidInput(f"The network has {most} stages, so that 0 to {most} can be frozen; got {n_stages}.")
 
 
-def as_maps(outputs: Tensor) -> Maps:
+def to_channels_last(outputs: Tensor) -> Activations:
     """Return a stage's output as an array, channels last."""
     last = outputs.permute(0, 2, 3, 1) if outputs.ndim == 4 else outputs
-    maps: Maps = last.contiguous().cpu().numpy()
-    return maps
+    activations: Activations = last.contiguous().cpu().numpy()
+    return activations
 
 
-def from_maps(maps: Maps) -> Tensor:
-    """Return what :func:`as_maps` took, ready for the next stage."""
-    outputs = torch.from_numpy(maps)
+def from_channels_last(activations: Activations) -> Tensor:
+    """Return an array of :func:`to_channels_last` as input of the next stage."""
+    outputs = torch.from_numpy(activations)
     return outputs.permute(0, 3, 1, 2) if outputs.ndim == 4 else outputs

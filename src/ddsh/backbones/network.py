@@ -1,28 +1,22 @@
-"""What a network is here: a module that maps images to features and knows how it wants its images."""
+"""Network modules: stages from images to features, and a hash layer."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image as Pillow
 from torch import Tensor, nn
 
+from ddsh.backbones.base import preprocess
 from ddsh.errors import InvalidInput
+
+__all__ = ["HashNetwork", "Network", "choose_device", "require_size"]
 
 MAX_SIDE = 4096
 # The mean and the deviation of ImageNet's colours, as torchvision has them.
 IMAGENET_MEAN = 255 * np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 IMAGENET_STD = 255 * np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)
-
-
-class ImageSource(Protocol):
-    """Anything that hands out uint8 images, shape (height, width, channels), by row."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> NDArray[np.uint8]: ...
 
 
 class Network(nn.Module):
@@ -69,18 +63,18 @@ class Network(nn.Module):
         return int(self.mean.shape[0])
 
     def stages(self) -> Sequence[nn.Module]:
-        """Return the parts that normalised images pass one after the other; the last puts out the features."""
+        """Return the stages in order; the last one returns the features."""
         raise NotImplementedError
 
     def begin(self, pixels: Tensor, n_stages: int) -> Tensor:
-        """Return what the first stages make of uint8 images, shape (n, size, size, channels)."""
+        """Run the first stages on uint8 images, shape (n, size, size, channels)."""
         out: Tensor = (pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std
         for stage in self.stages()[:n_stages]:
             out = stage(out)
         return out
 
     def finish(self, maps: Tensor, n_stages: int) -> Tensor:
-        """Return the features of what the first stages put out."""
+        """Run the remaining stages on the output of the first ones."""
         for stage in self.stages()[n_stages:]:
             maps = stage(maps)
         return maps
@@ -99,8 +93,8 @@ class Network(nn.Module):
         return self
 
     def prepare(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        """Resize images (bicubic, the whole image, no crop) to what :meth:`forward` takes."""
-        return resize_all(images, self.image_size, self.n_channels)
+        """Resize images to what :meth:`forward` takes; see :func:`ddsh.backbones.base.preprocess`."""
+        return preprocess(images, self.image_size, self.n_channels)
 
 
 def require_size(name: str, image_size: int, smallest: int) -> None:
@@ -109,21 +103,53 @@ def require_size(name: str, image_size: int, smallest: int) -> None:
         raise InvalidInput(f"{name} takes images of at least {smallest} pixels a side; got image_size={image_size}.")
 
 
-def resize_all(images: Sequence[NDArray[np.uint8]], side: int, n_channels: int) -> NDArray[np.uint8]:
-    """Resize images to squares and bring them to `n_channels` channels, shape (n, side, side, n_channels)."""
-    out = np.empty((len(images), side, side, n_channels), np.uint8)
-    for row, image in enumerate(images):
-        out[row] = _resize(image, side, n_channels)
-    return out
+HEAD_STD = 0.01
+"""The authors draw weight and bias of the new last layer from N(0, 0.01^2)."""
 
 
-def _resize(image: NDArray[np.uint8], side: int, n_channels: int) -> NDArray[np.uint8]:
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
-        raise InvalidInput(
-            f"An image is uint8 of shape (height, width, 1 or 3); got {image.dtype} of shape {image.shape}."
-        )
-    picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-    picture = picture.convert("RGB" if n_channels == 3 else "L")
-    if picture.size != (side, side):
-        picture = picture.resize((side, side), Pillow.Resampling.BICUBIC)
-    return np.asarray(picture).reshape(side, side, n_channels)
+class HashNetwork(nn.Module):
+    """A network with a hash layer: one fully connected output per bit.
+
+    Parameters
+    ----------
+    backbone : Network
+        Maps images to features.
+    n_bits : int
+        Code length.
+    seed : int
+        Of the new layer's weights.
+    """
+
+    def __init__(self, backbone: Network, n_bits: int, seed: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        with torch.random.fork_rng(devices=[]):
+            self.head = nn.Linear(backbone.n_features, n_bits)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.head.weight.normal_(0.0, HEAD_STD, generator=generator)
+            self.head.bias.normal_(0.0, HEAD_STD, generator=generator)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return real outputs, shape (n, n_bits), of uint8 images, shape (n, size, size, channels)."""
+        return self.finish(self.backbone.begin(pixels, 0), 0)
+
+    def finish(self, maps: Tensor, n_stages: int) -> Tensor:
+        """Run the remaining stages and the hash layer on the output of the first stages."""
+        outputs: Tensor = self.head(self.backbone.finish(maps, n_stages))
+        return outputs
+
+
+def choose_device(name: str) -> torch.device:
+    """Return a device by name; ``auto`` is the best one available."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInput(f"Device {name!r} cannot be used here ({reason}); try auto or cpu.") from error
+    return device

@@ -1,20 +1,24 @@
-"""Networks that turn images into features; listing them imports nothing heavy."""
+"""The backbones by name; listing them imports no network."""
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ddsh.errors import DdshError, InvalidInput, UnknownName
+from ddsh.errors import InvalidInput, MissingExtra, UnknownName
+from ddsh.plugins import find_object, plugin_names
 
 if TYPE_CHECKING:
     from ddsh.backbones.network import Network
 
 
+__all__ = ["BACKBONES", "BackboneCard", "build_network", "get_card"]
+
+
 @dataclass(frozen=True)
 class BackboneCard:
-    """What is known of a network before it is built.
+    """Facts about a backbone, known before it is built.
 
     Parameters
     ----------
@@ -22,8 +26,9 @@ class BackboneCard:
         What it is called on the command line.
     title : str
         One line about it.
-    builder : str
-        ``module:function`` that builds it.
+    builder : str or callable
+        ``module:function``, or the function, that builds it from keywords ``image_size`` and ``seed`` and, where it has
+        pretrained weights, ``pretrained`` and ``weights``.
     image_size : int
         Side of the square that images are resized to, unless another is asked for.
     n_features : int
@@ -36,17 +41,20 @@ class BackboneCard:
         Whether there are pretrained weights; if not, it is trained from scratch.
     has_free_width : bool
         Whether `n_features` of :func:`build_network` may differ from the card's.
+    n_channels : int
+        Channels of the images that it sees: 1 (grey) or 3 (RGB).
     """
 
     name: str
     title: str
-    builder: str
+    builder: str | Callable[..., Any]
     image_size: int
     n_features: int
     weights: str
     sha256: str | None
     is_pretrained: bool = True
     has_free_width: bool = False
+    n_channels: int = 3
 
 
 BACKBONES: Mapping[str, BackboneCard] = {
@@ -117,9 +125,31 @@ BACKBONES: Mapping[str, BackboneCard] = {
             "none: trained from scratch",
             None,
             is_pretrained=False,
+            n_channels=1,
         ),
     )
 }
+"""The backbones that come with ddsh."""
+
+
+def get_card(name: str) -> BackboneCard:
+    """Return the card of a backbone, ``module:object`` or an entry point of ``ddsh.backbones`` included.
+
+    An object from outside is a :class:`BackboneCard`, or a function that builds a network from the keywords
+    ``image_size`` and ``seed``; its card is then made from one call.
+    """
+    if name in BACKBONES:
+        return BACKBONES[name]
+    found = find_object(name, "ddsh.backbones")
+    if found is None:
+        raise UnknownName("backbone", name, [*BACKBONES, *plugin_names("ddsh.backbones")])
+    if isinstance(found, BackboneCard):
+        return replace(found, name=name)
+    if not callable(found):
+        raise InvalidInput(f"{name} is no backbone: expected a BackboneCard or a function that builds a network.")
+    network = found(seed=0)
+    size, width, channels = network.image_size, network.n_features, network.n_channels
+    return BackboneCard(name, "", found, size, width, "", None, is_pretrained=False, n_channels=channels)
 
 
 def build_network(
@@ -131,7 +161,7 @@ def build_network(
     seed: int = 0,
     n_features: int | None = None,
 ) -> "Network":
-    """Build a network by name, ready to give features (in evaluation mode).
+    """Build a network by name, in evaluation mode.
 
     Parameters
     ----------
@@ -154,36 +184,27 @@ def build_network(
     Network
         Maps uint8 images to features.
     """
-    if name not in BACKBONES:
-        raise UnknownName("network", name, BACKBONES)
-    card = BACKBONES[name]
-    _check(card, pretrained, weights, n_features)
+    card = get_card(name)
+    if weights is not None and not card.is_pretrained:
+        raise InvalidInput(f"{card.name} is trained from scratch and takes no weights; got {weights}.")
+    if weights is not None and not pretrained:
+        raise InvalidInput(f"weights={weights} and pretrained=False contradict each other; leave one out.")
+    if n_features not in (None, card.n_features) and (not card.has_free_width or (n_features or 0) < 1):
+        raise InvalidInput(f"{card.name} has {card.n_features} features; got n_features={n_features}.")
     options: dict[str, object] = {"image_size": card.image_size if image_size is None else image_size, "seed": seed}
     if card.is_pretrained:
         options |= {"pretrained": pretrained, "weights": None if weights is None else Path(weights)}
     if card.has_free_width:
         options["n_features"] = n_features
-    return _build(card, options)
-
-
-def _check(card: BackboneCard, pretrained: bool, weights: str | Path | None, n_features: int | None) -> None:
-    if weights is not None and not card.is_pretrained:
-        raise InvalidInput(f"{card.name} is trained from scratch and takes no weights; got {weights}.")
-    if weights is not None and not pretrained:
-        raise InvalidInput(f"weights={weights} and pretrained=False contradict each other; leave one out.")
-    if n_features is None or n_features == card.n_features:
-        return
-    if not card.has_free_width or n_features < 1:
-        raise InvalidInput(f"{card.name} has {card.n_features} features; got n_features={n_features}.")
-
-
-def _build(card: BackboneCard, options: Mapping[str, object]) -> "Network":
-    """Build a network without moving PyTorch's global generator, which layers draw from when they are made."""
     try:
         from torch.random import fork_rng
     except ModuleNotFoundError as error:
-        raise DdshError("Networks need PyTorch. Run: pip install 'ddsh[deep]'") from error
-    module, function = card.builder.split(":")
-    build: Callable[..., Network] = getattr(importlib.import_module(module), function)
+        raise MissingExtra(f"The backbone {name}", "PyTorch", "deep") from error
+    build = card.builder
+    if isinstance(build, str):
+        module, function = build.split(":")
+        build = getattr(importlib.import_module(module), function)
+    # Layers draw from PyTorch's global generator when they are made; it must not move.
     with fork_rng(devices=[]):
-        return build(**options).eval()
+        network: Network = build(**options)
+    return network.eval()

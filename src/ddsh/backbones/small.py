@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddsh.backbones.initialisation import initialise
+from ddsh.backbones.layers import initialise
 from ddsh.backbones.network import Network
 
 N_FEATURES = 256

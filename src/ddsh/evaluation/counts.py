@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from ddsh.codes import BinaryCodes
 from ddsh.labels import Labels
 
+__all__ = ["Counts", "Groups", "count_by_distance"]
+
 
 @dataclass(frozen=True)
 class Counts:

@@ -1,18 +1,22 @@
-"""What a search shows: one query of each class beside its nearest images, on one sheet."""
+"""Example queries of a result with the images they retrieve."""
 
-import base64
 import io
-from dataclasses import dataclass
+import os
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
+from pydantic import BaseModel, PrivateAttr
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.protocols import Split
-from ddsh.images import Image
+from ddsh.datasets import Dataset, Split
+from ddsh.errors import ArtefactError
 from ddsh.labels import MultiLabels
+from ddsh.storage import Manifest, atomic_write
+
+__all__ = ["Example", "Examples", "draw_examples"]
 
 TILE = 32
 N_HITS = 20
@@ -20,11 +24,10 @@ MAX_QUERIES = 20
 _QUALITY = 85
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(BaseModel):
     """A query and its nearest images, ties in the order of the database.
 
-    Parameters
+    Attributes
     ----------
     row : int
         The query's row in the dataset.
@@ -48,26 +51,47 @@ class Example:
     relevant: list[bool]
 
 
-@dataclass(frozen=True)
-class Examples:
+class Examples(Manifest):
     """A few queries, and a sheet of tiles with one row for each: the query, then its hits.
 
-    Parameters
+    Written as a JSON file and a JPEG of the same name.
+
+    Attributes
     ----------
     tile : int
         Side of a tile in pixels.
     columns : int
         Tiles in a row.
-    sheet : str
-        The sheet as a ``data:`` address of a JPEG.
     queries : list of Example
-        What the rows show.
+        The rows of the sheet.
     """
 
     tile: int
     columns: int
-    sheet: str
     queries: list[Example]
+    _jpeg: bytes = PrivateAttr(b"")
+
+    @property
+    def jpeg(self) -> bytes:
+        """The sheet of tiles, as the content of a JPEG file."""
+        return self._jpeg
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the sheet beside `path`, then `path` itself."""
+        with atomic_write(Path(path).with_suffix(".jpg")) as file:
+            file.write(self._jpeg)
+        super().write(path)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], **options: Any) -> Self:  # noqa: ANN401 -- see Manifest.read
+        """Read the examples and their sheet."""
+        examples = super().read(path, **options)
+        sheet = Path(path).with_suffix(".jpg")
+        try:
+            examples._jpeg = sheet.read_bytes()
+        except OSError as error:
+            raise ArtefactError(f"{sheet} cannot be read ({error.strerror or error}).") from error
+        return examples
 
 
 def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: BinaryCodes) -> Examples | None:
@@ -87,31 +111,39 @@ def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: 
     Examples or None
         None where no query has a class.
     """
-    places = _one_per_class(dataset, split.query)
-    queries = [_example(dataset, split, place, query[[place]], database) for place in places]
-    rows = [[example.row, *example.hits] for example in queries]
-    return Examples(TILE, len(rows[0]), _sheet(dataset, rows), queries) if rows else None
-
-
-def _one_per_class(dataset: Dataset, query: NDArray[np.int64]) -> list[int]:
-    """Return the place of the first query of each class, none twice."""
-    labels = dataset.labels.take(query)
+    labels = dataset.labels.take(split.query)
     firsts = [int(np.flatnonzero(labels.having(label))[0]) for label in labels.classes()[:MAX_QUERIES].tolist()]
-    return list(dict.fromkeys(firsts))
-
-
-def _example(dataset: Dataset, split: Split, place: int, code: BinaryCodes, database: BinaryCodes) -> Example:
-    distances = code.hamming(database)[0]
-    nearest = np.argsort(distances, kind="stable")[:N_HITS]
-    row, hits = split.query[[place]], split.database[nearest]
-    return Example(
-        row=int(row[0]),
-        label=_class_names(dataset, row)[0],
-        hits=hits.tolist(),
-        distances=distances[nearest].tolist(),
-        labels=_class_names(dataset, hits),
-        relevant=dataset.labels.take(row).similar(dataset.labels.take(hits))[0].tolist(),
-    )
+    queries = []
+    for place in dict.fromkeys(firsts):
+        distances = query[[place]].hamming(database)[0]
+        nearest = np.argsort(distances, kind="stable")[:N_HITS]
+        row, hits = split.query[[place]], split.database[nearest]
+        queries.append(
+            Example(
+                row=int(row[0]),
+                label=_class_names(dataset, row)[0],
+                hits=hits.tolist(),
+                distances=distances[nearest].tolist(),
+                labels=_class_names(dataset, hits),
+                relevant=dataset.labels.take(row).similar(dataset.labels.take(hits))[0].tolist(),
+            )
+        )
+    if not queries:
+        return None
+    rows = [[example.row, *example.hits] for example in queries]
+    sheet = Pillow.new("RGB", (TILE * len(rows[0]), TILE * len(rows)))
+    for y, numbers in enumerate(rows):
+        for x, number in enumerate(numbers):
+            image = dataset.images[number]
+            picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).convert("RGB")
+            if picture.size != (TILE, TILE):
+                picture = picture.resize((TILE, TILE), Pillow.Resampling.BICUBIC)
+            sheet.paste(picture, (TILE * x, TILE * y))
+    file = io.BytesIO()
+    sheet.save(file, "JPEG", quality=_QUALITY)
+    examples = Examples(tile=TILE, columns=len(rows[0]), queries=queries)
+    examples._jpeg = file.getvalue()
+    return examples
 
 
 def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> list[str]:
@@ -120,19 +152,3 @@ def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> list[str]:
     if isinstance(labels, MultiLabels):
         return [", ".join(dataset.class_names[column] for column in np.flatnonzero(row)) for row in labels.to_array()]
     return [dataset.class_names[label] for label in labels.to_array().tolist()]
-
-
-def _sheet(dataset: Dataset, rows: list[list[int]]) -> str:
-    """Return a JPEG with one row of tiles for each row of row numbers, as a ``data:`` address."""
-    sheet = Pillow.new("RGB", (TILE * len(rows[0]), TILE * len(rows)))
-    for y, numbers in enumerate(rows):
-        for x, number in enumerate(numbers):
-            sheet.paste(_tile(dataset.images[number]), (TILE * x, TILE * y))
-    file = io.BytesIO()
-    sheet.save(file, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def _tile(image: Image) -> Pillow.Image:
-    picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).convert("RGB")
-    return picture if picture.size == (TILE, TILE) else picture.resize((TILE, TILE), Pillow.Resampling.BICUBIC)

@@ -1,8 +1,11 @@
-"""Scores of Hamming rankings as pure functions of counts by distance.
+"""Metrics of Hamming rankings as pure functions of counts by distance.
 
 A ranking by Hamming distance is a sequence of tie blocks: all items at one distance. Before a block come
 ``seen`` items, ``hits`` of them relevant; it has ``n`` items, ``r`` of them relevant. Every function here is
 exact: expectations over a random order within each block in closed form, and the worst and best order.
+:func:`rank_stably` keeps the order of the database within ties instead, as the authors' evaluation does.
+
+A metric is one entry of :data:`METRICS`.
 
 References
 ----------
@@ -10,16 +13,43 @@ McSherry, F. and Najork, M. "Computing Information Retrieval Performance Measure
 of Tied Scores." ECIR 2008.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 from scipy.special import gammaln
 
+from ddsh.codes import BinaryCodes
 from ddsh.evaluation.counts import Counts
+from ddsh.labels import Labels
 
-Floats: TypeAlias = NDArray[np.float64]
+__all__ = [
+    "METRICS",
+    "APConvention",
+    "AveragePrecision",
+    "Curve",
+    "Metric",
+    "Ranking",
+    "average_precision",
+    "average_precision_of",
+    "by_radius",
+    "curve_by_rank",
+    "expected_gains",
+    "harmonic_numbers",
+    "precision_at",
+    "rank_stably",
+    "success",
+]
+
+if TYPE_CHECKING:
+    Floats: TypeAlias = NDArray[np.float64]
+else:  # results keep such arrays in JSON
+    Floats = Annotated[
+        np.ndarray, PlainValidator(lambda values: np.asarray(values, np.float64)), PlainSerializer(np.ndarray.tolist)
+    ]
 Harmonic: TypeAlias = NDArray[np.longdouble]
 Ints: TypeAlias = NDArray[np.int64]
 Count: TypeAlias = Ints | np.int64
@@ -51,10 +81,13 @@ class Curve:
     ----------
     precision, recall : ndarray of float
         One value per radius or rank.
+    rank : list of int, optional
+        The ranks, where only some were kept.
     """
 
     precision: Floats
     recall: Floats
+    rank: list[int] | None = None
 
 
 def harmonic_numbers(n: int) -> Harmonic:
@@ -201,3 +234,101 @@ def curve_by_rank(gains: Floats) -> Curve:
     """Return precision and recall at each rank from :func:`expected_gains` of all queries, divided by their number."""
     found = np.cumsum(gains, axis=1)
     return Curve(found[0] / np.arange(1, gains.shape[1] + 1), found[1])
+
+
+@dataclass(frozen=True)
+class StableRanking:
+    """Scores of rankings that keep the order of the database within ties.
+
+    Parameters
+    ----------
+    average_precision : ndarray of float
+        Average precision of each query.
+    gains : ndarray of float, shape (2, n_database)
+        Relevance at each rank, summed over queries: as it is, and as a share of each query's relevant items.
+    """
+
+    average_precision: Floats
+    gains: Floats
+
+
+def rank_stably(
+    query_codes: BinaryCodes,
+    query_labels: Labels,
+    database_codes: BinaryCodes,
+    database_labels: Labels,
+    top_k: int | None,
+    convention: APConvention,
+) -> StableRanking:
+    """Rank the database for each query, ties in database order, and score the rankings."""
+    precisions = np.empty(len(query_codes))
+    gains = np.zeros((2, len(database_codes)))
+    label_sets, set_of = database_labels.distinct()
+    for rows, distances in query_codes.hamming_blocks(database_codes):
+        similar = query_labels.take(rows).similar(label_sets)
+        for row, (row_distances, row_similar) in enumerate(zip(distances, similar, strict=True), rows.start):
+            order = np.argsort(row_distances, kind="stable")
+            places = np.flatnonzero(row_similar[set_of[order]])
+            gains[0, places] += 1.0
+            gains[1, places] += 1.0 / max(len(places), 1)
+            precisions[row] = average_precision_of(places, top_k, convention)
+    return StableRanking(precisions, gains)
+
+
+def average_precision_of(places: NDArray[np.intp], top_k: int | None, convention: APConvention) -> float:
+    """Return AP from the sorted places (from 0) of the relevant items."""
+    found = places if top_k is None else places[places < top_k]
+    divisor = len(found) if convention == "retrieved" or top_k is None else min(top_k, len(places))
+    precisions = np.arange(1, len(found) + 1) / (found + 1)
+    return float(precisions.sum() / max(divisor, 1))
+
+
+def precision_at(counts: Counts, k: int) -> Floats:
+    """Return the expected precision of each query among the first `k` items."""
+    n, r = counts.total, counts.relevant
+    seen = np.cumsum(n, axis=1) - n
+    taken = np.clip(k - seen, 0, n)
+    precision: Floats = (taken * (r / np.maximum(n, 1))).sum(axis=1) / np.minimum(k, n.sum(axis=1))
+    return precision
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rankings of some queries, as metrics see them.
+
+    Parameters
+    ----------
+    counts : Counts
+        Items and relevant items at each distance.
+    precision : AveragePrecision
+        Average precision of each query.
+    """
+
+    counts: Counts
+    precision: AveragePrecision
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score of each query; a result has its mean over queries.
+
+    Parameters
+    ----------
+    title : str
+        Heading of its column in tables.
+    values : callable
+        Takes a :class:`Ranking` and returns one value per query.
+    """
+
+    title: str
+    values: Callable[[Ranking], Any]
+
+
+METRICS: Mapping[str, Metric] = {
+    "map": Metric("MAP", lambda ranking: ranking.precision.expected),
+    "map_low": Metric("MAP, worst ties", lambda ranking: ranking.precision.low),
+    "map_high": Metric("MAP, best ties", lambda ranking: ranking.precision.high),
+    "precision_at_100": Metric("P@100", lambda ranking: precision_at(ranking.counts, 100)),
+    "success_within_2": Metric("success r=2", lambda ranking: ranking.counts.relevant[:, :3].any(axis=1)),
+}
+"""Metrics that every result has, by name; results, tables and the report take them from here."""

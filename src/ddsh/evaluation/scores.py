@@ -1,18 +1,19 @@
-"""Score the codes of a query set against those of a database."""
+"""Scores of the codes of a query set against those of a database."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation import metrics
-from ddsh.evaluation.counts import Counts, Groups, count_by_distance
-from ddsh.evaluation.metrics import APConvention, AveragePrecision, Curve, Floats
-from ddsh.evaluation.stable import rank_stably
+from ddsh.evaluation.counts import Groups, count_by_distance
+from ddsh.evaluation.metrics import METRICS, APConvention, AveragePrecision, Curve, Floats, Ranking, rank_stably
 from ddsh.labels import Labels, LabelsLike, as_labels
+
+__all__ = ["PRECISION_AT", "RADII", "PrecisionRecall", "Scores", "Ties", "score"]
 
 Ties: TypeAlias = Literal["expected", "stable"]
 RADII = (0, 1, 2)
@@ -39,7 +40,7 @@ class PrecisionRecall:
 
 @dataclass(frozen=True)
 class Scores:
-    """Everything that codes are scored by.
+    """All scores of a set of codes.
 
     Parameters
     ----------
@@ -65,45 +66,39 @@ class Scores:
         How ties were ordered.
     ap_convention : {"retrieved", "min_k"}
         What AP was divided by.
+    metrics : dict of str to float
+        Every metric of :data:`~ddsh.evaluation.METRICS`; empty with stable ties.
     """
 
     map: float
     map_low: float
     map_high: float
-    precision_at: dict[int, float]
-    recall_at: dict[int, float]
-    success_rate: dict[int, float]
-    precision_recall: PrecisionRecall
-    average_precision: Floats
-    n_query: int
-    n_database: int
-    n_bits: int
-    n_without_relevant: int
-    top_k: int | None
-    ties: Ties
-    ap_convention: APConvention
+    precision_at: dict[int, float] = field(default_factory=dict)
+    recall_at: dict[int, float] = field(default_factory=dict)
+    success_rate: dict[int, float] = field(default_factory=dict)
+    precision_recall: PrecisionRecall | None = None
+    average_precision: Floats | None = None
+    n_query: int = 0
+    n_database: int = 0
+    n_bits: int = 0
+    n_without_relevant: int = 0
+    top_k: int | None = None
+    ties: Ties = "expected"
+    ap_convention: APConvention = "retrieved"
+    metrics: dict[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scores for JSON: per-query AP left out, the curve by rank thinned to a few hundred ranks."""
-        by_rank, by_radius = self.precision_recall.by_rank, self.precision_recall.by_radius
+    def thinned(self) -> "Scores":
+        """Return the scores as a result keeps them: the curve by rank at a few hundred ranks, AP in six digits."""
+        curves = self.precision_recall
+        if curves is None or self.average_precision is None:
+            return self
         ranks = np.unique(np.geomspace(1, self.n_database, _CURVE_POINTS).round().astype(int))
-        plain = {key: value for key, value in vars(self).items() if isinstance(value, int | float | str | None)}
-        return plain | {
-            "precision_at": {str(k): value for k, value in self.precision_at.items()},
-            "recall_at": {str(k): value for k, value in self.recall_at.items()},
-            "success_rate": {str(radius): value for radius, value in self.success_rate.items()},
-            "precision_recall": {
-                "by_radius": {
-                    "precision": by_radius.precision.tolist(),
-                    "recall": by_radius.recall.tolist(),
-                },
-                "by_rank": {
-                    "rank": ranks.tolist(),
-                    "precision": by_rank.precision[ranks - 1].tolist(),
-                    "recall": by_rank.recall[ranks - 1].tolist(),
-                },
-            },
-        }
+        by_rank = Curve(curves.by_rank.precision[ranks - 1], curves.by_rank.recall[ranks - 1], ranks.tolist())
+        return replace(
+            self,
+            precision_recall=PrecisionRecall(curves.by_radius, by_rank),
+            average_precision=self.average_precision.round(6),
+        )
 
 
 def score(
@@ -117,6 +112,7 @@ def score(
     ap_convention: APConvention = "retrieved",
     precision_at: Sequence[int] = PRECISION_AT,
     radii: Sequence[int] = RADII,
+    leave_one_out: bool = False,
 ) -> Scores:
     """Score a Hamming ranking and hash lookup, exactly.
 
@@ -141,6 +137,8 @@ def score(
         Ranks k for precision and recall; a k beyond the database means all of it.
     radii : sequence of int
         Hamming radii for the success rate.
+    leave_one_out : bool
+        Queries and database are the same items: leave each query out of its own ranking.
 
     Returns
     -------
@@ -153,12 +151,21 @@ def score(
     Evaluation Protocol". Differs from the paper in the default order of ties (expectation instead of one order).
     """
     queries, database = as_labels(query_labels), as_labels(database_labels)
-    _check(query_codes, queries, "query")
-    _check(database_codes, database, "database")
+    for what, codes, labels in (("query", query_codes, queries), ("database", database_codes, database)):
+        if len(codes) == 0:
+            raise InvalidInput(f"The {what} set is empty; there is nothing to score.")
+        if len(codes) != len(labels):
+            raise InvalidInput(
+                f"{len(codes)} {what} codes but {len(labels)} {what} labels; give one label row per code."
+            )
     query_codes.check_same_length(database_codes)
+    if leave_one_out and (ties == "stable" or len(query_codes) != len(database_codes) or len(query_codes) < 2):
+        raise InvalidInput("leave_one_out takes the same two or more items as query and database, ties expected.")
     _check_options(top_k, ties, ap_convention, precision_at, radii)
-    tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii))
-    for rows in _blocks(len(query_codes), query_codes.n_bits + 1):
+    tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii), leave_one_out)
+    step = max(1, _BLOCK_COUNTS // (query_codes.n_bits + 1))
+    for start in range(0, len(query_codes), step):
+        rows = slice(start, min(start + step, len(query_codes)))
         tally.add(query_codes[rows], queries.take(rows), ties)
     return tally.scores(ties, precision_at)
 
@@ -173,32 +180,37 @@ class _Tally:
         top_k: int | None,
         convention: APConvention,
         radii: tuple[int, ...],
+        leave_one_out: bool,
     ) -> None:
-        self.codes, self.labels = codes, labels
+        self.codes, self.labels, self.leave_one_out = codes, labels, leave_one_out
         self.top_k, self.convention, self.radii = top_k, convention, radii
         self.groups = Groups.of(codes, labels)
-        self.harmonic = metrics.harmonic_numbers(len(codes))
-        self.gains = np.zeros((2, len(codes)))
+        self.n_ranked = len(codes) - leave_one_out
+        self.harmonic = metrics.harmonic_numbers(self.n_ranked)
+        self.gains = np.zeros((2, self.n_ranked))
         self.radius = np.zeros((2, codes.n_bits + 1))
         self.successes = np.zeros(len(radii), np.int64)
         self.precisions: list[AveragePrecision] = []
+        self.metrics = dict.fromkeys(METRICS, 0.0)
         self.without_relevant = 0
 
     def add(self, codes: BinaryCodes, labels: Labels, ties: Ties) -> None:
         """Add a block of queries."""
         groups = Groups.of(codes, labels)
         counts = count_by_distance(groups, self.groups).take(groups.group_of)
+        if self.leave_one_out:
+            counts.total[:, 0] -= 1
+            counts.relevant[:, 0] -= groups.labels.similar(groups.labels).diagonal()[groups.label_ids][groups.group_of]
         precision = metrics.average_precision(counts, self.harmonic, self.top_k, self.convention)
         if ties == "stable":
             ranking = rank_stably(codes, labels, self.codes, self.labels, self.top_k, self.convention)
             precision = AveragePrecision(ranking.average_precision, precision.low, precision.high)
             self.gains += ranking.gains
         else:
-            self.gains += metrics.expected_gains(counts, len(self.codes))
+            self.gains += metrics.expected_gains(counts, self.n_ranked)
+            for name, metric in METRICS.items():
+                self.metrics[name] += float(np.sum(metric.values(Ranking(counts, precision))))
         self.precisions.append(precision)
-        self._add_lookup(counts)
-
-    def _add_lookup(self, counts: Counts) -> None:
         curve = metrics.by_radius(counts)
         self.radius += np.stack([curve.precision, curve.recall])
         self.successes += metrics.success(counts, self.radii)
@@ -209,7 +221,7 @@ class _Tally:
         expected, low, high = (
             np.concatenate([getattr(block, name) for block in self.precisions]) for name in ("expected", "low", "high")
         )
-        n_query, n_database = len(expected), len(self.codes)
+        n_query, n_database = len(expected), self.n_ranked
         by_rank = metrics.curve_by_rank(self.gains / n_query)
         ranks = {int(k): min(int(k), n_database) - 1 for k in precision_at}
         return Scores(
@@ -228,20 +240,8 @@ class _Tally:
             top_k=self.top_k,
             ties=ties,
             ap_convention=self.convention,
+            metrics={} if ties == "stable" else {name: total / n_query for name, total in self.metrics.items()},
         )
-
-
-def _blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Cut `n_rows` rows of `width` counts into blocks of bounded size."""
-    step = max(1, _BLOCK_COUNTS // width)
-    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
-
-
-def _check(codes: BinaryCodes, labels: Labels, what: str) -> None:
-    if len(codes) == 0:
-        raise InvalidInput(f"The {what} set is empty; there is nothing to score.")
-    if len(codes) != len(labels):
-        raise InvalidInput(f"{len(codes)} {what} codes but {len(labels)} {what} labels; give one label row per code.")
 
 
 def _check_options(

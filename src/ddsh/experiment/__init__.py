@@ -1,21 +1,26 @@
-"""Experiments: a TOML file becomes a grid of runs, each run one JSON in a results folder."""
+"""Experiments: a TOML file becomes a grid of runs, each run one JSON file."""
 
-from ddsh.experiment.plan import Plan, plan
-from ddsh.experiment.provenance import commit_of, this_machine
-from ddsh.experiment.reading import find_spec, read_spec
-from ddsh.experiment.runner import Outcome, Watcher, run, write_result
-from ddsh.experiment.spec import Method, Quick, Run, Spec
-from ddsh.experiment.tune import Trial, rate_grid, tune
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from ddsh.experiment.provenance import commit_of, this_machine
+    from ddsh.experiment.runner import ExperimentListener, Outcome, Plan, build_model, plan, run
+    from ddsh.experiment.spec import BackboneSpec, MethodSpec, QuickSpec, Run, Spec, find_spec, read_spec
+    from ddsh.experiment.tuning import Trial, rate_grid, tune
 
 __all__ = [
-    "Method",
+    "BackboneSpec",
+    "ExperimentListener",
+    "MethodSpec",
     "Outcome",
     "Plan",
-    "Quick",
+    "QuickSpec",
     "Run",
     "Spec",
     "Trial",
-    "Watcher",
+    "build_model",
     "commit_of",
     "find_spec",
     "plan",
@@ -24,5 +29,14 @@ __all__ = [
     "run",
     "this_machine",
     "tune",
-    "write_result",
 ]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "provenance": ["commit_of", "this_machine"],
+        "runner": ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"],
+        "spec": ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"],
+        "tuning": ["Trial", "rate_grid", "tune"],
+    },
+)

@@ -1,4 +1,4 @@
-"""Calls in processes of their own, some at a time."""
+"""Function calls in separate processes, some at a time."""
 
 import multiprocessing
 import os
@@ -14,6 +14,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from ddsh.errors import DdshError
+
+__all__ = ["call_in_processes"]
 
 _SECONDS_TO_STOP = 10.0
 _THREADS = "OMP_NUM_THREADS"

@@ -1,13 +1,16 @@
-"""Where results are made: the commit of the code, and the machine."""
+"""Provenance of results: the commit of the code, and the machine."""
 
 import os
 import platform
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import joblib
+
 from ddsh.evaluation import Machine
+
+__all__ = ["commit_of", "this_machine"]
 
 _SECONDS = 20.0
 
@@ -29,13 +32,23 @@ def commit_of(folder: Path) -> str | None:
 
 
 def this_machine(device: str) -> Machine:
-    """Return what this process runs on, with its networks on `device`."""
+    """Describe this machine, with networks running on `device`."""
     system = f"{platform.system()}-{platform.release()}-{platform.machine()}"
-    return Machine(system, _cpu(), n_cores(), _memory(), device)
+    try:  # Linux has the processor's name only in a file
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    cpu = next(named, None) or platform.processor() or platform.machine()
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not known on every system
+        memory = 0
+    return Machine(system=system, cpu=cpu, cores=joblib.cpu_count(), memory=memory, device=device)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what a git command says, or None if it fails or there is no git."""
+    """Return the output of a git command, or None if it fails or there is no git."""
     program = shutil.which("git")
     if program is None:
         return None
@@ -46,26 +59,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _cpu() -> str:
-    """Return the processor's name; Linux tells it only in a file."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, None) or platform.processor() or platform.machine()
-
-
-def n_cores() -> int:
-    """Return how many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _memory() -> int:
-    """Return the bytes of memory of the machine; 0 where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 0

@@ -1,85 +1,106 @@
-"""Run what is missing of an experiment; every run is one file."""
+"""Runs of an experiment: find the missing ones, make them, one file each."""
 
-import json
+import os
 import shutil
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import joblib
+
+from ddsh.backbones import Backbone
 from ddsh.datasets import Dataset
-from ddsh.errors import DdshError
-from ddsh.evaluation import Extractor, Result, evaluate
-from ddsh.evaluation.records import Record, read_record
-from ddsh.evaluation.results import network_params
+from ddsh.errors import DdshError, InvalidInput
+from ddsh.evaluation import BackboneInfo, Result, evaluate, read_results
 from ddsh.experiment.parallel import call_in_processes
-from ddsh.experiment.plan import Plan, build, plan
-from ddsh.experiment.provenance import n_cores, this_machine
+from ddsh.experiment.provenance import this_machine
 from ddsh.experiment.spec import Run, Spec
-from ddsh.methods.base import Hasher
-from ddsh.storage import atomic_write
+from ddsh.methods import get_method
+from ddsh.methods.training import TrainingStep
+from ddsh.model import Model
+
+__all__ = ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"]
+
+# They differ from run to run, or change nothing.
+_MAY_DIFFER = frozenset({"n_bits", "seed", "checkpoint_seconds"})
 
 
-class Watcher(Protocol):
-    """Is told how an experiment goes on."""
+class ExperimentListener(Protocol):
+    """Callbacks of :func:`run`."""
 
-    def planned(self, what: Plan) -> None:
-        """Hear what is to be done."""
+    def on_plan(self, plan: "Plan") -> None:
+        """Take the plan, before the first run."""
         ...
 
-    def begins(self, run: Run) -> None:
-        """Hear that a run begins; not where several are made at a time."""
+    def on_begin(self, run: Run) -> None:
+        """Begin a run; not called with several jobs."""
         ...
 
-    def steps(self, step: Any) -> None:  # noqa: ANN401 -- of the training loop, which needs PyTorch
-        """Hear of a mini-batch of a deep method; not where several are made at a time."""
+    def on_step(self, step: TrainingStep) -> None:
+        """Take a step of a deep method; not called with several jobs."""
         ...
 
-    def ends(self, record: Record) -> None:
-        """Hear that a result was written."""
+    def on_end(self, result: Result) -> None:
+        """Take a result that was written."""
         ...
 
-    def fails(self, run: Run, reason: str) -> None:
-        """Hear that a run could not be made; the others go on."""
+    def on_fail(self, run: Run, reason: str) -> None:
+        """Take the reason why a run failed; the others go on."""
         ...
 
 
 @dataclass(frozen=True)
+class Plan:
+    """Runs to make for an experiment.
+
+    Parameters
+    ----------
+    missing : tuple of Run
+        Runs to make.
+    n_done : int
+        Runs whose results are there.
+    """
+
+    missing: tuple[Run, ...]
+    n_done: int
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What became of an experiment.
+    """The end of an experiment.
 
     Parameters
     ----------
     written : tuple of Path
         Results that were made.
-    n_there : int
+    n_done : int
         Results that were there already.
     failed : tuple of str
-        Runs that could not be made, and why.
+        Runs that failed, and why.
     """
 
     written: tuple[Path, ...]
-    n_there: int
+    n_done: int
     failed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """What every run of an experiment is made with.
+class RunContext:
+    """What every run of an experiment needs; picklable, for runs in processes of their own.
 
     Parameters
     ----------
     spec : Spec
         The experiment.
     open_dataset : callable
-        Reads its dataset; with several jobs each process calls it, so that it must be picklable.
+        Reads its dataset.
     results : path
         The results folder; the experiment has a folder of its own in it.
-    memory : path, optional
-        Folder where features and the outputs of frozen layers are kept, for the next run.
+    cache_dir : path, optional
+        Folder where features and outputs of frozen stages are kept.
     commit : str, optional
         Of the code, to be kept with the results.
     """
@@ -87,158 +108,233 @@ class Workshop:
     spec: Spec
     open_dataset: Callable[[], Dataset]
     results: Path
-    memory: Path | None = None
+    cache_dir: Path | None = None
     commit: str | None = None
 
-    def path(self, run: Run) -> Path:
+    def path(self, one: Run) -> Path:
         """Return where the result of a run goes."""
-        return self.spec.folder(self.results) / run.file_name
+        return self.spec.folder(self.results) / one.file_name
 
-    def extractor(self) -> Extractor | None:
-        """Return where methods on features get them from; None for pixels."""
-        if self.spec.network is None:
-            return None
-        from ddsh.backbones.features import FeatureExtractor
-
-        return FeatureExtractor(self.spec.network, self.spec.image_size, self.spec.weights, self.memory)
-
-    def make(self, run: Run) -> None:
-        """Make one result, from the dataset on."""
-        self.make_with(run, self.open_dataset(), self.extractor(), None)
-
-    def make_with(
-        self, run: Run, dataset: Dataset, extractor: Extractor | None, on_step: Callable[[Any], None] | None
+    def make(
+        self, one: Run, dataset: Dataset | None = None, on_step: Callable[[TrainingStep], None] | None = None
     ) -> None:
-        """Make one result and write it whole; a run that was stopped goes on from its checkpoint."""
-        hasher = build(run, self.spec, self.memory)
-        path = self.path(run)
-        checkpoints = path.with_suffix(".checkpoints")
-        fit = _fit(hasher, checkpoints, on_step)
+        """Make one result and write it; a run that was stopped continues from its checkpoint."""
+        model = build_model(one, self.spec, self.cache_dir)
+        checkpoints = self.path(one).with_suffix(".checkpoints")
         result = evaluate(
-            hasher,
-            dataset,
-            self.spec.rule(),
-            run.seed,
-            fit=fit,
-            extractor=extractor,
-            examples=run.n_bits in self.spec.examples,
-            reranked=run.n_bits in self.spec.reranked,
+            model,
+            self.open_dataset() if dataset is None else dataset,
+            self.spec.split_rule(),
+            one.seed,
+            examples=one.n_bits in self.spec.examples and one.seed == self.spec.seeds[0],
+            reranked=one.n_bits in self.spec.reranked,
+            checkpoints=checkpoints,
+            resume=True,
+            on_step=on_step,
         )
-        made = replace(result, commit=self.commit, machine=this_machine(_device(hasher)))
-        write_result(made, path, self.spec.name, run.label)
+        device = "cpu" if model.network is None else model.network.head.weight.device.type
+        facts = {"experiment": self.spec.name, "label": one.label, "commit": self.commit}
+        result.with_facts(**facts, machine=this_machine(device)).write(self.path(one))
         shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 def run(
     spec: Spec,
     open_dataset: Callable[[], Dataset],
-    results: Path,
-    watcher: Watcher,
+    results: str | os.PathLike[str],
+    listener: ExperimentListener,
     *,
     force: bool = False,
     n_jobs: int = 1,
-    memory: Path | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     commit: str | None = None,
 ) -> Outcome:
-    """Make every result that is not there yet; each is written whole, so that an interrupted experiment goes on.
+    """Make every missing result; each is written atomically, so that an interrupted experiment can continue.
 
     Parameters
     ----------
     spec : Spec
         The experiment.
-    open_dataset, results, commit
-        See :class:`Workshop`.
-    watcher : Watcher
-        Is told how it goes on.
+    open_dataset, commit
+        See :class:`RunContext`.
+    results : path
+        The results folder.
+    listener : ExperimentListener
+        Callbacks.
     force : bool
         Make results again that are there.
     n_jobs : int
         Runs that are made at a time, each in a process of its own.
-    memory : path, optional
-        See :class:`Workshop`; without it, runs share a temporary folder that is removed with the last of them.
+    cache_dir : path, optional
+        Folder where features and outputs of frozen stages are kept; by default runs share a temporary folder.
 
     Returns
     -------
     Outcome
-        What was made, and what could not be.
+        What was made, and what failed.
     """
     dataset = open_dataset()
     todo = plan(spec, dataset, results, force=force)
-    watcher.planned(todo)
-    with _shared(memory, todo) as kept:
-        workshop = Workshop(spec, open_dataset, results, kept, commit)
-        ended = _one_by_one(workshop, todo, dataset, watcher) if n_jobs == 1 else _at_a_time(workshop, todo, n_jobs)
-        written, failed = _follow(ended, workshop, watcher)
-    return Outcome(tuple(written), todo.n_there, tuple(failed))
+    listener.on_plan(todo)
+    share = cache_dir is None and len(todo.missing) > 1
+    with TemporaryDirectory(prefix="ddsh-") if share else nullcontext(cache_dir) as cache:
+        context = RunContext(spec, open_dataset, Path(results), None if cache is None else Path(cache), commit)
+        written, failed = [], []
+        ended = _in_turn(context, todo, dataset, listener) if n_jobs == 1 else _in_parallel(context, todo, n_jobs)
+        with closing(ended):
+            for one, reason in ended:
+                if reason is None:
+                    written.append(context.path(one))
+                    listener.on_end(Result.read(context.path(one)))
+                else:
+                    failed.append(f"{one.title}: {reason}")
+                    listener.on_fail(one, reason)
+    return Outcome(tuple(written), todo.n_done, tuple(failed))
 
 
-@contextmanager
-def _shared(memory: Path | None, todo: Plan) -> Iterator[Path | None]:
-    """Give the runs of one call a memory in common: what a frozen network puts out is the same for all of them."""
-    if memory is not None or len(todo.missing) < 2:
-        yield memory
-        return
-    with TemporaryDirectory(prefix="ddsh-") as folder:
-        yield Path(folder)
-
-
-def _follow(
-    ended: Generator[tuple[Run, str | None]], workshop: Workshop, watcher: Watcher
-) -> tuple[list[Path], list[str]]:
-    """Tell the watcher of every run that ends; return what was written and what failed."""
-    written, failed = [], []
-    with closing(ended):
-        for one, reason in ended:
-            if reason is None:
-                written.append(workshop.path(one))
-                watcher.ends(read_record(workshop.path(one)))
-            else:
-                failed.append(f"{one.title}: {reason}")
-                watcher.fails(one, reason)
-    return written, failed
-
-
-def _one_by_one(
-    workshop: Workshop, todo: Plan, dataset: Dataset, watcher: Watcher
+def _in_turn(
+    context: RunContext, todo: Plan, dataset: Dataset, listener: ExperimentListener
 ) -> Generator[tuple[Run, str | None]]:
-    extractor = workshop.extractor()
     for one in todo.missing:
-        watcher.begins(one)
+        listener.on_begin(one)
         try:
-            workshop.make_with(one, dataset, extractor, watcher.steps)
+            context.make(one, dataset, listener.on_step)
         except DdshError as error:
             yield one, str(error)
         else:
             yield one, None
 
 
-def _at_a_time(workshop: Workshop, todo: Plan, n_jobs: int) -> Generator[tuple[Run, str | None]]:
+def _in_parallel(context: RunContext, todo: Plan, n_jobs: int) -> Generator[tuple[Run, str | None]]:
     calls = [(one,) for one in todo.missing]
-    with closing(call_in_processes(workshop.make, calls, n_jobs, max(1, n_cores() // n_jobs))) as ended:
+    with closing(call_in_processes(context.make, calls, n_jobs, max(1, joblib.cpu_count() // n_jobs))) as ended:
         for place, reason in ended:
             yield todo.missing[place], reason
 
 
-def _fit(hasher: Hasher, checkpoints: Path, on_step: Callable[[Any], None] | None) -> Callable[..., Any]:
-    """Return the method's ``fit``, with checkpoints and progress where it trains a network."""
-    fit: Callable[..., Any] = hasher.fit
-    if hasher.inputs == "features":
-        return fit
-    return partial(fit, checkpoints=checkpoints, resume=True, on_step=on_step)
+def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force: bool = False) -> Plan:
+    """Find the missing runs, and refuse to put results side by side that cannot be compared.
+
+    Parameters
+    ----------
+    spec : Spec
+        The experiment.
+    dataset : Dataset
+        Its dataset.
+    results : path
+        The results folder.
+    force : bool
+        Make results again that are there.
+    """
+    runs = list(spec.runs())
+    folder = spec.folder(results)
+    done = {result.path.name: result for result in read_results(folder)[0] if result.path is not None}
+    missing = tuple(one for one in runs if force or one.file_name not in done)
+    remade = {one.file_name for one in missing}
+    staying = [result for name, result in done.items() if name not in remade]
+    _check_params(spec, runs, staying, folder)
+    _check_splits(spec, dataset, staying, folder)
+    return Plan(missing, len(runs) - len(missing))
 
 
-def _device(hasher: Hasher) -> str:
-    """Return where a method's network runs."""
-    if hasher.inputs == "features":
-        return "cpu"
-    from ddsh.backbones.hash_network import choose_device
+def build_model(one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None = None) -> Model:
+    """Return the unfitted model of a run with all of its parameters.
 
-    return str(choose_device(network_params(hasher).get("device", "auto")))
+    Parameters
+    ----------
+    one : Run
+        The run.
+    spec : Spec
+        Its experiment.
+    cache_dir : path, optional
+        Where the backbone may keep outputs of frozen stages.
+    """
+    cls = get_method(one.method)
+    known: set[str] = set(cls().get_params())
+    own = dict(one.params) | {name: getattr(one, name) for name in ("n_bits", "seed") if name in known}
+    if unknown := own.keys() - known:
+        raise InvalidInput(f"{one.label}: {one.method} has no parameter {', '.join(sorted(unknown))}; leave it out.")
+    if spec.is_quick and spec.quick.epochs is not None:
+        own = _with_epochs(cls.card.inputs == "images", own, spec.quick.epochs)
+    try:
+        method = cls.from_description(own)
+    except (TypeError, AttributeError, ValueError) as error:  # a table where a number belongs, an unknown field
+        if isinstance(error, DdshError):
+            raise InvalidInput(f"{one.label}: {error}") from error
+        raise InvalidInput(f"{one.label}: the parameters do not fit {one.method} ({error}).") from error
+    if one.backbone is None:
+        backbone = method.trained_backbone
+    else:
+        backbone = Backbone(**{"name": "efficientnet-lite0"} | dict(one.backbone))
+    if backbone is not None and cache_dir is not None:
+        backbone = backbone.with_options(cache_dir=cache_dir)
+    return Model(method, backbone)
 
 
-def write_result(result: Result, path: Path, experiment: str, label: str) -> None:
-    """Write a result whole or not at all, as one of an experiment under a label of its table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"experiment": experiment, "label": label} | result.to_dict()
-    with atomic_write(path) as file:
-        file.write((json.dumps(content, indent=1) + "\n").encode())
+def _with_epochs(trains_network: bool, params: dict[str, Any], epochs: int) -> dict[str, Any]:
+    """Return parameters with the epochs of a quick look, for a network of the method or of its extension."""
+    if trains_network:
+        training = params.get("training") or {}
+        return params | {"training": training | {"epochs": epochs} if isinstance(training, dict) else training}
+    extension = params.get("extension")
+    if extension == "cnn" or (isinstance(extension, dict) and extension.get("kind") == "cnn"):
+        table: dict[str, Any] = dict(extension) if isinstance(extension, dict) else {"kind": "cnn"}
+        return params | {"extension": table | {"training": table.get("training", {}) | {"epochs": epochs}}}
+    return params
+
+
+def _check_params(spec: Spec, runs: Sequence[Run], staying: Sequence[Result], folder: Path) -> None:
+    """Raise if a result that stays has the row of a run but other parameters."""
+    wanted: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in runs:
+        if (one.label, one.n_bits) not in wanted:
+            model = build_model(one, spec)
+            backbone = None if model.backbone is None else BackboneInfo(**model.backbone.describe()).model_dump()
+            facts = {"method": model.name, "backbone": backbone}
+            wanted[one.label, one.n_bits] = model.method.describe_params() | facts
+    by_label = {label: params for (label, _), params in wanted.items()}
+    for result in staying:
+        asked = wanted.get((result.label, result.n_bits)) or by_label.get(result.label)
+        if asked is None:
+            continue
+        backbone = None if result.backbone is None else result.backbone.model_dump()
+        found = result.params | {"method": result.method, "backbone": backbone}
+        same_length = (result.label, result.n_bits) in wanted
+        if differing := _differing(found, asked, same_length):
+            name = result.path.name if result.path else result.label
+            raise InvalidInput(
+                f"{folder} holds {result.label} with other parameters ({', '.join(differing)}: {name});"
+                " make all of it again with --force, or give another folder with --results."
+            )
+
+
+def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length: bool) -> list[str]:
+    """Return the names whose values differ; a value that one side does not know cannot differ."""
+    names = (found.keys() & wanted.keys()) - _MAY_DIFFER
+    if not same_length:  # these follow the code length
+        names -= {"n_omega", "n_columns"}
+
+    def differs(one: object, other: object) -> bool:
+        """Compare two values, tables entry by entry."""
+        if isinstance(one, dict) and isinstance(other, dict):
+            return bool(_differing(one, other, same_length))
+        return one != other
+
+    return sorted(name for name in names if differs(found[name], wanted[name]))
+
+
+def _check_splits(spec: Spec, dataset: Dataset, staying: Iterable[Result], folder: Path) -> None:
+    """Raise if a result that stays was made on another split than the runs will be."""
+    rule = spec.split_rule()
+    splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
+    for result in staying:
+        split = splits.get(result.seed)
+        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
+            continue
+        if split.fingerprint != result.split:
+            raise InvalidInput(
+                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
+                f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
+                " or another version of the protocol? Make all of it again with --force, or give another folder with"
+                " --results."
+            )

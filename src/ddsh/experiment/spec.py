@@ -1,16 +1,116 @@
-"""What an experiment is: dataset x protocol x methods x bits x seeds."""
+"""Experiments in TOML files: dataset x protocol x methods x bits x seeds."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ddsh.codes import MAX_BITS
 from ddsh.datasets import Protocol, get_protocol
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.experiment.smaller import SmallerProtocol
 
-NETWORK_PARAMS = ("network", "image_size", "n_frozen", "weights")
-"""What an experiment may say once for all of its methods."""
+__all__ = ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"]
+
+MAX_BYTES = 1_000_000
+"""Larger files are no experiments."""
+
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+def _distinct(values: Any) -> tuple[int, ...]:  # noqa: ANN401 -- whatever the file holds
+    if not isinstance(values, list | tuple) or not values:
+        raise ValueError("must be a list of whole numbers")
+    if any(not isinstance(value, int) or isinstance(value, bool) for value in values):
+        raise ValueError("must be whole numbers")
+    if len(set(values)) < len(values):
+        raise ValueError("must not have a number twice")
+    return tuple(values)
+
+
+def _backbone(value: Any) -> Any:  # noqa: ANN401
+    return {"name": value} if isinstance(value, str) else value
+
+
+_Bits = Annotated[tuple[Annotated[int, Field(ge=1, le=MAX_BITS)], ...], BeforeValidator(_distinct)]
+_Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_distinct)]
+_Count = Annotated[int, Field(ge=1, strict=True)]
+_Name = Annotated[str, Field(min_length=1, strict=True)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BackboneSpec(_Part):
+    """Parameters of a backbone that an experiment or a method names; None leaves one as it is.
+
+    Attributes
+    ----------
+    name, image_size, n_frozen, weights, device
+        See :class:`ddsh.Backbone`.
+    """
+
+    name: _Name | None = None
+    image_size: _Count | None = None
+    n_frozen: Annotated[int, Field(ge=0, strict=True)] | None = None
+    weights: _Name | None = None
+    device: _Name | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the parameters that are given."""
+        return self.model_dump(exclude_none=True)
+
+
+_BackboneSpec = Annotated[BackboneSpec, BeforeValidator(_backbone)]
+
+
+class QuickSpec(_Part):
+    """What a quick look at an experiment changes; None leaves a value as it is.
+
+    Attributes
+    ----------
+    bits, seeds : tuple of int, optional
+        Code lengths and seeds.
+    n_query, n_train, n_database : int, optional
+        How many images of each set are kept, drawn at random.
+    epochs : int, optional
+        Epochs of methods that train a network.
+    """
+
+    bits: _Bits | None = None
+    seeds: _Seeds | None = None
+    n_query: _Count | None = None
+    n_train: _Count | None = None
+    n_database: _Count | None = None
+    epochs: _Count | None = None
+
+
+class MethodSpec(_Part):
+    """One row of an experiment's table.
+
+    Attributes
+    ----------
+    label : str
+        Its name in tables.
+    method : str
+        The method.
+    params : dict
+        Its parameters besides code length, seed and backbone.
+    backbone : BackboneSpec
+        What differs from the backbone of the experiment.
+    """
+
+    label: str
+    method: _Name
+    params: dict[str, Any] = Field(default_factory=dict)
+    backbone: _BackboneSpec = BackboneSpec()
 
 
 @dataclass(frozen=True)
@@ -19,25 +119,26 @@ class Run:
 
     Parameters
     ----------
-    label : str
-        What the method with these parameters is called in tables.
-    method : str
-        The method.
+    label, method : str
+        Its row in tables, and the method.
     params : dict
-        Its parameters besides length and seed.
+        The method's parameters besides code length, seed and backbone.
+    backbone : dict or None
+        Parameters of the backbone; None where the method's own is used.
     n_bits, seed : int
         Code length, and the seed of both the split and the method.
     """
 
     label: str
     method: str
-    params: dict[str, Any]
+    params: Mapping[str, Any]
+    backbone: Mapping[str, Any] | None
     n_bits: int
     seed: int
 
     @property
     def title(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         return f"{self.label}, {self.n_bits} bits, seed {self.seed}"
 
     @property
@@ -46,77 +147,27 @@ class Run:
         return f"{self.label}-{self.n_bits}bits-seed{self.seed}.json"
 
 
-@dataclass(frozen=True)
-class Quick:
-    """What a quick look at an experiment changes; None leaves a thing as it is.
-
-    Parameters
-    ----------
-    bits, seeds : tuple of int, optional
-        Code lengths and seeds.
-    n_query, n_train, n_database : int, optional
-        How many images of each set are kept, drawn at random.
-    epochs : int, optional
-        Passes of methods that train a network.
-    """
-
-    bits: tuple[int, ...] | None = None
-    seeds: tuple[int, ...] | None = None
-    n_query: int | None = None
-    n_train: int | None = None
-    n_database: int | None = None
-    epochs: int | None = None
-
-
-USUAL_QUICK = Quick(seeds=(0,), n_query=100, n_train=500, n_database=2000, epochs=1)
-"""The quick look at an experiment that does not describe one."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """One line of an experiment's table.
-
-    Parameters
-    ----------
-    label : str
-        What it is called in tables.
-    name : str
-        The method.
-    params : dict
-        Its parameters besides length and seed.
-    """
-
-    label: str
-    name: str
-    params: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Spec:
+class Spec(_Part):
     """An experiment.
 
-    Parameters
+    Attributes
     ----------
     name : str
         The file's name; results go into a folder of this name.
     dataset, protocol : str
-        What is run on.
+        What it is run on.
     bits, seeds : tuple of int
         Code lengths and seeds.
-    methods : tuple of Method
-        The lines of its table.
-    network : str, optional
-        Network of all methods that do not name one: those on images train it, those on features get its features.
+    methods : tuple of MethodSpec
+        The rows of its table.
+    backbone : BackboneSpec, optional
+        Backbone of all methods that do not name one: those on images train it, those on features get its features.
         Without it the latter get pixels.
-    image_size, n_frozen : int, optional
-        Side of the images that it sees, and how many of its first stages keep their weights.
-    weights : str, optional
-        File with its pretrained weights, where they are not a package.
     examples : tuple of int
-        Code lengths of which a few queries are kept with the images that they find.
+        Code lengths of which a few queries of the first seed are kept with the images they retrieve.
     reranked : tuple of int
         Code lengths of which the ranking by real outputs is scored, too.
-    quick : Quick
+    quick : QuickSpec
         What a quick look changes.
     figure : str, optional
         The figure of the report that shows it, where it was made for one.
@@ -125,77 +176,164 @@ class Spec:
     """
 
     name: str
-    dataset: str
-    protocol: str
-    bits: tuple[int, ...]
-    seeds: tuple[int, ...]
-    methods: tuple[Method, ...]
-    network: str | None = None
-    image_size: int | None = None
-    n_frozen: int | None = None
-    weights: str | None = None
-    examples: tuple[int, ...] = ()
-    reranked: tuple[int, ...] = ()
-    quick: Quick = USUAL_QUICK
+    dataset: _Name
+    protocol: _Name
+    bits: _Bits
+    seeds: _Seeds
+    methods: tuple[MethodSpec, ...]
+    backbone: _BackboneSpec | None = None
+    examples: _Bits | tuple[()] = ()
+    reranked: _Bits | tuple[()] = ()
+    quick: QuickSpec = QuickSpec(seeds=(0,), n_query=100, n_train=500, n_database=2000, epochs=1)
     figure: str | None = None
     is_quick: bool = False
 
     def runs(self) -> Iterator[Run]:
         """Yield every run, one seed after the other."""
+        shared = {} if self.backbone is None else self.backbone.options()
         for seed in self.seeds:
-            for method in self.methods:
+            for one in self.methods:
                 for n_bits in self.bits:
-                    yield Run(method.label, method.name, method.params, n_bits, seed)
+                    backbone = shared | one.backbone.options() or None
+                    yield Run(one.label, one.method, one.params, backbone, n_bits, seed)
 
-    def rule(self) -> Protocol:
+    def split_rule(self) -> Protocol:
         """Return how the dataset is split."""
         whole, quick = get_protocol(self.protocol), self.quick
         if not self.is_quick or (quick.n_query, quick.n_train, quick.n_database) == (None, None, None):
             return whole
         return SmallerProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
 
-    def folder(self, results: Path) -> Path:
+    def folder(self, results: str | os.PathLike[str]) -> Path:
         """Return where its results go; those of a quick look are kept apart."""
-        return results / "quick" / self.name if self.is_quick else results / self.name
+        return Path(results) / "quick" / self.name if self.is_quick else Path(results) / self.name
 
-    def network_params(self) -> dict[str, Any]:
-        """Return what the experiment says of the network of all of its methods."""
-        return {name: value for name in NETWORK_PARAMS if (value := getattr(self, name)) is not None}
+    def replace(self, **changes: Any) -> Self:  # noqa: ANN401 -- any field
+        """Return a copy with some fields changed."""
+        return self.model_copy(update=changes)
 
-    def quicker(self) -> "Spec":
+    def quicker(self) -> Self:
         """Return the quick look at it."""
-        bits, seeds = self.quick.bits or self.bits, self.quick.seeds or self.seeds
-        return replace(self, bits=bits, seeds=seeds, is_quick=True)
+        return self.replace(bits=self.quick.bits or self.bits, seeds=self.quick.seeds or self.seeds, is_quick=True)
 
-    def only(self, labels: Sequence[str]) -> "Spec":
+    def only(self, labels: Sequence[str]) -> Self:
         """Return it with some of its methods."""
-        known = {method.label for method in self.methods}
+        known = {one.label for one in self.methods}
         for label in labels:
             if label not in known:
                 raise UnknownName("label", label, known)
-        return replace(self, methods=tuple(method for method in self.methods if method.label in labels))
+        return self.replace(methods=tuple(one for one in self.methods if one.label in labels))
 
-    def with_bits(self, bits: Sequence[int]) -> "Spec":
+    def with_bits(self, bits: Sequence[int]) -> Self:
         """Return it with other code lengths."""
-        return replace(self, bits=tuple(dict.fromkeys(bits)))
+        return self.replace(bits=tuple(dict.fromkeys(bits)))
 
-    def with_seeds(self, n_seeds: int) -> "Spec":
+    def with_seeds(self, n_seeds: int) -> Self:
         """Return it with so many seeds: its own, and where these are too few, those that follow."""
         if n_seeds < 1:
             raise InvalidInput(f"At least one seed is needed; got {n_seeds}.")
         following = range(max(self.seeds) + 1, max(self.seeds) + 1 + n_seeds)
-        return replace(self, seeds=(*self.seeds, *following)[:n_seeds])
+        return self.replace(seeds=(*self.seeds, *following)[:n_seeds])
 
-    def with_network(self, network: str, image_size: int | None = None, weights: str | None = None) -> "Spec":
-        """Return it with another network for every method; what was said of the old one no longer holds."""
-        methods = tuple(replace(method, params=_without_network(method.params)) for method in self.methods)
-        return replace(self, network=network, image_size=image_size, n_frozen=None, weights=weights, methods=methods)
+    def with_backbone(self, **options: Any) -> Self:  # noqa: ANN401 -- see BackboneSpec
+        """Return it with another backbone for every method; nothing stays of the old one."""
+        methods = tuple(one.model_copy(update={"backbone": BackboneSpec()}) for one in self.methods)
+        return self.replace(backbone=BackboneSpec(**options), methods=methods)
 
 
-def _without_network(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters without those of the network, also in the table of an extension."""
-    return {
-        name: _without_network(value) if name == "extension" and isinstance(value, dict) else value
-        for name, value in params.items()
-        if name not in NETWORK_PARAMS
-    }
+def find_spec(given: str, folder: str | os.PathLike[str] = "experiments") -> Path:
+    """Return the file of an experiment.
+
+    Parameters
+    ----------
+    given : str
+        A TOML file, or the name of one without its ending.
+    folder : path
+        Where experiments are looked for before those that come with ddsh.
+    """
+    path = Path(given)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    bundled = Path(str(files("ddsh"))) / "experiments"
+    known = {found.stem: found for place in (bundled, Path(folder)) for found in sorted(place.glob("*.toml"))}
+    if not known:
+        raise InvalidInput(f"There are no experiments in {folder}, so that {given!r} is unknown; give a TOML file.")
+    if given not in known:
+        raise UnknownName("experiment", given, known)
+    return known[given]
+
+
+def read_spec(path: str | os.PathLike[str]) -> Spec:
+    """Read an experiment from a TOML file; anything that does not fit is refused with a reason.
+
+    A file with ``of`` is a part of another experiment, such as a figure that needs some of a table's runs: it has the
+    other one's name, and its results are among the other one's.
+    """
+    source = Path(path)
+    content = _read_toml(source)
+    if "of" not in content:
+        return _read_whole(source, content)
+    try:
+        part = _PartFile.model_validate(content)
+        whole = source.parent / f"{part.of}.toml"
+        spec = _read_whole(whole, _read_toml(whole))
+        if part.figure:
+            spec = spec.replace(figure=part.figure)
+        if part.bits:
+            if unknown := set(part.bits) - set(spec.bits):
+                raise InvalidInput(f"bits: {spec.name} has {', '.join(map(str, spec.bits))}; got {min(unknown)}.")
+            spec = spec.replace(bits=part.bits, quick=spec.quick.model_copy(update={"bits": None}))
+        return spec.only(part.labels) if part.labels else spec
+    except ValidationError as error:
+        raise InvalidInput(f"{source}: {_first_problem(error)}") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{source}: {error}") from error
+
+
+class _PartFile(_Part):
+    """A file that is part of another experiment."""
+
+    of: _Name
+    figure: _Name | None = None
+    labels: list[_Name] | None = None
+    bits: _Bits | None = None
+
+
+def _read_whole(path: Path, content: dict[str, Any]) -> Spec:
+    try:
+        methods = content.get("methods")
+        if not isinstance(methods, dict) or not methods:
+            raise InvalidInput("methods must be a table with at least one method.")
+        rows = []
+        for label, given in methods.items():
+            if not _LABEL.fullmatch(label):
+                raise InvalidInput(f"methods: a label names a file: letters, digits and . _ + - only; got {label!r}.")
+            if not isinstance(given, dict):
+                raise InvalidInput(f"methods.{label} must be a table; got {given!r}.")
+            params = {name: value for name, value in given.items() if name not in ("method", "backbone")}
+            row = {"label": label, "method": given.get("method", label), "params": params}
+            rows.append(row | ({"backbone": given["backbone"]} if "backbone" in given else {}))
+        if own := content.keys() & {"name", "figure", "is_quick"}:
+            raise InvalidInput(f"{min(own)}: unknown; remove it.")
+        return Spec.model_validate(content | {"name": path.stem, "methods": rows})
+    except ValidationError as error:
+        raise InvalidInput(f"{path}: {_first_problem(error)}") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    message = {"extra_forbidden": "unknown; remove it", "missing": "missing"}.get(first["type"], first["msg"])
+    return f"{field}: {' '.join(message.removeprefix('Value error, ').split())}."
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes, which no experiment has.")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(f"{path} cannot be read as an experiment ({reason}).") from error

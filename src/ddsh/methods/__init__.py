@@ -1,45 +1,72 @@
-"""The methods, one file per paper; listing them imports none of them."""
+"""Hashing methods, one module per paper; imported when they are first used."""
 
-import importlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ddsh.errors import DdshError, UnknownName
+import lazy_loader
 
 if TYPE_CHECKING:
-    from ddsh.methods.base import Hasher
+    from ddsh.methods._deep import DeepHasher
+    from ddsh.methods._two_step import TwoStepHasher
+    from ddsh.methods.base import Hasher, MethodCard
+    from ddsh.methods.cosdish import COSDISH
+    from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
+    from ddsh.methods.dhn import DHN
+    from ddsh.methods.dpsh import DPSH
+    from ddsh.methods.dsh import DSH
+    from ddsh.methods.fasth import FastH
+    from ddsh.methods.itq import ITQ
+    from ddsh.methods.lfh import LFH
+    from ddsh.methods.losses import L2Loss, LogisticLoss, PairLoss
+    from ddsh.methods.lsh import LSH
+    from ddsh.methods.registry import METHODS, get_method, method_names
+    from ddsh.methods.sdh import SDH
+    from ddsh.methods.training import Training, TrainingStep
 
-METHODS: Mapping[str, str] = {
-    "cosdish": "ddsh.methods.cosdish:COSDISH",
-    "ddsh": "ddsh.methods.ddsh:DDSH",
-    "ddsh0": "ddsh.methods.ddsh:DDSH0",
-    "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
-    "dhn": "ddsh.methods.dhn:DHN",
-    "dpsh": "ddsh.methods.dpsh:DPSH",
-    "dsh": "ddsh.methods.dsh:DSH",
-    "fasth": "ddsh.methods.fasth:FastH",
-    "itq": "ddsh.methods.itq:ITQ",
-    "lfh": "ddsh.methods.lfh:LFH",
-    "lsh": "ddsh.methods.lsh:LSH",
-    "sdh": "ddsh.methods.sdh:SDH",
-}
+__all__ = [
+    "COSDISH",
+    "DDSH",
+    "DDSH0",
+    "DDSHMAC",
+    "DHN",
+    "DPSH",
+    "DSH",
+    "ITQ",
+    "LFH",
+    "LSH",
+    "METHODS",
+    "SDH",
+    "DeepHasher",
+    "FastH",
+    "Hasher",
+    "L2Loss",
+    "LogisticLoss",
+    "MethodCard",
+    "PairLoss",
+    "Training",
+    "TrainingStep",
+    "TwoStepHasher",
+    "get_method",
+    "method_names",
+]
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    if name not in ("SavedModel", "load_model", "save_model"):
-        raise AttributeError(f"module 'ddsh.methods' has no attribute {name!r}")
-    return getattr(importlib.import_module("ddsh.methods._models"), name)
-
-
-def get_method(name: str) -> "type[Hasher]":
-    """Return the class of a method, or say which one was probably meant."""
-    if name not in METHODS:
-        raise UnknownName("method", name, METHODS)
-    module, cls = METHODS[name].split(":")
-    try:
-        method: type[Hasher] = getattr(importlib.import_module(module), cls)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise DdshError(f"{name} needs PyTorch. Run: pip install 'ddsh[deep]'") from error
-    return method
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_deep": ["DeepHasher"],
+        "_two_step": ["TwoStepHasher"],
+        "base": ["Hasher", "MethodCard"],
+        "cosdish": ["COSDISH"],
+        "ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+        "dhn": ["DHN"],
+        "dpsh": ["DPSH"],
+        "dsh": ["DSH"],
+        "fasth": ["FastH"],
+        "itq": ["ITQ"],
+        "lfh": ["LFH"],
+        "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
+        "lsh": ["LSH"],
+        "registry": ["METHODS", "get_method", "method_names"],
+        "sdh": ["SDH"],
+        "training": ["Training", "TrainingStep"],
+    },
+)

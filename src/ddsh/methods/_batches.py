@@ -1,4 +1,4 @@
-"""Training and query images on their way into a network: checked, resized, augmented."""
+"""Mini-batches: training images resized, augmented or passed through frozen stages."""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,47 +7,31 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.backbones.cache import Maps
+from ddsh.backbones.cache import Activations
 from ddsh.backbones.frozen import CHUNK, FrozenLayers
-from ddsh.backbones.network import ImageSource, Network
-from ddsh.errors import InvalidInput
+from ddsh.backbones.network import Network
+from ddsh.images import Images, as_images
+
+__all__ = ["Batches", "FrozenBatches", "ImageBatches", "PreparedImages", "augment"]
 
 Pixels: TypeAlias = NDArray[np.uint8]
 _CACHE_BYTES = 4 << 30
 
 
-def check_images(images: Any) -> ImageSource:  # noqa: ANN401 -- whatever the caller calls images
-    """Return `images` if they are a non-empty sequence of uint8 images, else raise."""
-    if isinstance(images, np.ndarray):
-        if images.ndim == 3 and images.dtype == np.uint8:
-            images = images[..., None]
-        if images.ndim != 4 or images.dtype != np.uint8:
-            raise InvalidInput(
-                f"Images are uint8 of shape (n, height, width, channels); got {images.dtype} of shape {images.shape}."
-                " Scale real pixels to 0..255 (NaN has no place) and use astype(uint8)."
-            )
-    if not hasattr(images, "__len__") or not hasattr(images, "__getitem__"):
-        raise InvalidInput(f"Images are an array or a sequence of uint8 arrays; got {type(images).__name__}.")
-    if len(images) == 0:
-        raise InvalidInput("There are no images.")
-    source: ImageSource = images
-    return source
-
-
 class PreparedImages:
-    """Images as a network takes them; kept in memory if they fit, else made when asked for.
+    """Preprocessed images, kept in memory if they fit.
 
     Parameters
     ----------
-    images : ImageSource
+    images : Images
         The images.
     network : Network
-        What they are prepared for.
+        The network they are preprocessed for.
     keep : bool
-        Keep them, because they are asked for more than once.
+        Keep them, because they are used more than once.
     """
 
-    def __init__(self, images: ImageSource, network: Network, *, keep: bool = True) -> None:
+    def __init__(self, images: Images, network: Network, *, keep: bool = True) -> None:
         self._images = images
         self._network = network
         n_bytes = len(images) * network.image_size**2 * network.n_channels
@@ -56,22 +40,22 @@ class PreparedImages:
             self._ready = np.concatenate(list(self.chunks()))
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Pixels:
-        """Return the prepared images of some rows."""
-        return self._prepare(rows) if self._ready is None else self._ready[rows]
+        """Return the preprocessed images of some rows."""
+        if self._ready is not None:
+            taken: Pixels = self._ready[rows]
+            return taken
+        return self._network.prepare([np.asarray(self._images[int(row)]) for row in rows])
 
     def chunks(self) -> Iterator[Pixels]:
-        """Yield all prepared images, a few hundred at a time."""
+        """Yield all preprocessed images, a few hundred at a time."""
         for start in range(0, len(self._images), CHUNK):
             yield self.take(np.arange(start, min(start + CHUNK, len(self._images))))
 
-    def _prepare(self, rows: NDArray[np.integer[Any]]) -> Pixels:
-        return self._network.prepare([np.asarray(self._images[int(row)]) for row in rows])
-
 
 class Batches(Protocol):
-    """What the network learns from, a mini-batch at a time."""
+    """Input of a network in training, a mini-batch at a time."""
 
-    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels | Maps:
+    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels | Activations:
         """Return some rows, augmented."""
         ...
 
@@ -80,8 +64,8 @@ class Batches(Protocol):
         ...
 
 
-class AugmentedPixels:
-    """Images for a network that learns as a whole.
+class ImageBatches:
+    """Images for a network that is trained as a whole.
 
     Parameters
     ----------
@@ -108,43 +92,43 @@ class AugmentedPixels:
         return digest.hexdigest()
 
 
-class FrozenMaps:
-    """What the frozen layers of a network make of images and, with `flip`, of their mirror images.
+class FrozenBatches:
+    """Outputs of frozen stages for images and, with `flip`, for their mirror images.
 
     Parameters
     ----------
-    images : ImageSource
+    images : Images
         The images.
     layers : FrozenLayers
-        The frozen layers.
+        The frozen stages.
     flip : bool
-        Give half of the images mirrored.
+        Mirror half of the images.
     """
 
-    def __init__(self, images: ImageSource, layers: FrozenLayers, *, flip: bool) -> None:
-        views = [images, _Mirrored(images)] if flip else [images]
-        self._maps = [layers.outputs(view) for view in views]
+    def __init__(self, images: Images, layers: FrozenLayers, *, flip: bool) -> None:
+        views = [images, as_images(_Mirrored(images))] if flip else [images]
+        self._outputs = [layers.outputs(view) for view in views]
 
-    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Maps:
-        """Return the maps of some images, half of them mirrored."""
-        maps: Maps = self._maps[0][rows]
-        if len(self._maps) > 1:
+    def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Activations:
+        """Return the outputs of some images, half of them mirrored."""
+        outputs: Activations = self._outputs[0][rows]
+        if len(self._outputs) > 1:
             mirrored = rng.random(len(rows)) < 0.5
-            maps[mirrored] = self._maps[1][rows[mirrored]]
-        return maps
+            outputs[mirrored] = self._outputs[1][rows[mirrored]]
+        return outputs
 
     def digest(self) -> str:
-        """Return a checksum of all maps."""
+        """Return a checksum of all outputs."""
         digest = hashlib.sha256()
-        for maps in self._maps:
-            digest.update(maps.data)
+        for outputs in self._outputs:
+            digest.update(outputs.data)
         return digest.hexdigest()
 
 
 class _Mirrored:
-    """The mirror images of images."""
+    """A sequence of images, mirrored."""
 
-    def __init__(self, images: ImageSource) -> None:
+    def __init__(self, images: Images) -> None:
         self._images = images
 
     def __len__(self) -> int:
@@ -157,15 +141,11 @@ class _Mirrored:
 def augment(pixels: Pixels, *, flip: bool, crop: int, rng: np.random.Generator) -> Pixels:
     """Mirror half of the images in place, and shift each by up to `crop` pixels (edges are repeated)."""
     if crop:
-        pixels = _shift(pixels, crop, rng)
+        side = pixels.shape[1]
+        padded = np.pad(pixels, ((0, 0), (crop, crop), (crop, crop), (0, 0)), mode="edge")
+        corners = rng.integers(0, 2 * crop + 1, (len(pixels), 2))
+        pixels = np.stack([image[y : y + side, x : x + side] for image, (y, x) in zip(padded, corners, strict=True)])
     if flip:
         mirrored = rng.random(len(pixels)) < 0.5
         pixels[mirrored] = pixels[mirrored, :, ::-1]
     return pixels
-
-
-def _shift(pixels: Pixels, most: int, rng: np.random.Generator) -> Pixels:
-    side = pixels.shape[1]
-    padded = np.pad(pixels, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
-    corners = rng.integers(0, 2 * most + 1, (len(pixels), 2))
-    return np.stack([image[y : y + side, x : x + side] for image, (y, x) in zip(padded, corners, strict=True)])

@@ -1,6 +1,7 @@
-"""Checkpoints of a training run: written whole or not at all, the last two kept, refused where they do not fit."""
+"""Checkpoints of a training run: atomic, fingerprinted, the last two kept."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ _KEEP = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that training needs to go on as if it had never stopped.
+    """Everything needed to continue an interrupted training run.
 
     Parameters
     ----------
@@ -46,8 +47,8 @@ class Checkpoints:
         Of the configuration and the data; a checkpoint with another one is refused.
     """
 
-    def __init__(self, folder: Path, fingerprint: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
+        self.folder = Path(folder)
         self.fingerprint = fingerprint
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -79,7 +80,7 @@ class Checkpoints:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
             fingerprint, step, facts = content["fingerprint"], int(content["step"]), content["facts"]
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise ArtefactError(f"{path} is no checkpoint of ddsh ({error}).") from error
+            raise ArtefactError(f"{path} is not a checkpoint of ddsh ({error}).") from error
         if fingerprint != self.fingerprint:
             raise ArtefactError(f"{path} belongs to another configuration or other data; nothing was changed.")
         return Checkpoint(step, tensors, facts)

@@ -37,7 +37,7 @@ class CodeRegression(DeepHasher):
         inputs="images",
         deviations=("the paper does not say how its network was trained",),
     )
-    usual_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, momentum=0.9, flip=True)
+    default_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, momentum=0.9, flip=True)
 
     def _check_labels(self, items: Sized, y: LabelsLike | None) -> Labels | None:
         labels = super()._check_labels(items, y)

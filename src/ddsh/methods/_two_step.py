@@ -1,20 +1,25 @@
-"""Methods of two steps: labels alone give codes to the training items, then an extension learns these codes."""
+"""Base class of two-step methods: codes from labels, then an extension."""
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
-from ddsh.methods._extensions import Extension, Learned, Progress, as_extension
+from ddsh.methods._extensions import Extension, FitOptions, Learned, as_extension
 from ddsh.methods.base import Hasher, Outputs
 from ddsh.methods.training import TrainingStep
+
+if TYPE_CHECKING:
+    from ddsh.backbones import Backbone
+
+__all__ = ["TwoStepHasher"]
 
 _MOST_KINDS = 2000
 
@@ -37,9 +42,9 @@ class TwoStepHasher(Hasher):
     codes_ : BinaryCodes
         The learned codes of the training items; they are not saved with the model.
     learned_ : Learned
-        What the extension has learned.
+        The fitted extension.
     history_ : list of dict
-        Loss of every pass, where a network is trained.
+        Loss of every epoch, where a network is trained.
     """
 
     extension: str | Extension
@@ -47,7 +52,7 @@ class TwoStepHasher(Hasher):
 
     @property
     def inputs(self) -> Literal["features", "images"]:
-        """What it takes: that depends on the extension."""
+        """What `fit` and `encode` take; it depends on the extension."""
         return as_extension(self.extension).inputs
 
     def fit(
@@ -55,7 +60,7 @@ class TwoStepHasher(Hasher):
         X: Any,  # noqa: ANN401, N803 -- scikit-learn's name
         y: LabelsLike | None = None,
         *,
-        checkpoints: Path | None = None,
+        checkpoints: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_step: Callable[[TrainingStep], None] | None = None,
     ) -> Self:
@@ -70,61 +75,68 @@ class TwoStepHasher(Hasher):
         checkpoints : path, optional
             Folder for checkpoints of a network's training.
         resume : bool
-            Go on from the newest checkpoint there, if there is one.
+            Continue from the newest checkpoint, if there is one.
         on_step : callable, optional
-            Told of each mini-batch of a network's training.
+            Called after each mini-batch of a network's training.
         """
         self._check_parameters()
-        progress = Progress(checkpoints, resume, on_step)
-        if self.inputs == "features" and progress != Progress():
+        extension = as_extension(self.extension)
+        options = FitOptions(checkpoints, resume, on_step)
+        if extension.inputs == "features" and options != FitOptions():
             raise InvalidInput("Only extension 'cnn' trains step by step: leave out checkpoints, resume and on_step.")
-        items = self._check_items(X)
+        items = extension.check_items(X)
         labels = self._check_labels(items, y)
         assert labels is not None, "two-step methods are supervised"
-        self._learn(items, labels, progress)
+        kinds, _ = labels.distinct()
+        some = kinds.take(slice(_MOST_KINDS))
+        if some.similar(some).all():
+            raise InvalidInput("All items are similar to each other (one class only?): there is nothing to tell apart.")
+        signs = self._learn_codes(labels)
+        self.codes_ = BinaryCodes.from_signs(signs)
+        self._set_learned(extension.learn(items, signs, seed=self.seed, options=options))
         return self
 
     @abstractmethod
     def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
         """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
 
-    def _learn(self, items: Any, labels: Labels, progress: Progress) -> None:  # noqa: ANN401
-        check_dissimilar(labels)
-        signs = self._learn_codes(labels)
-        self.codes_ = BinaryCodes.from_signs(signs)
-        learned = as_extension(self.extension).learn(items, signs, seed=self.seed, progress=progress)
-        self._take(learned)
-
-    def _take(self, learned: Learned) -> None:
+    def _set_learned(self, learned: Learned) -> None:
         self.learned_ = learned
         self.history_: list[dict[str, Any]] = learned.history
         self.n_features_in_ = learned.n_features
 
     def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
-        assert labels is not None, "two-step methods are supervised"
-        self._learn(items, labels, Progress())
+        raise AssertionError("fit() learns codes and their extension")
 
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
         return self.learned_.project(items)
 
+    def with_backbone(self, backbone: "Backbone") -> Self:
+        """Return a copy whose extension trains `backbone`; as it is where the extension takes features."""
+        copied: Self = clone(self)
+        return copied.set_params(extension=as_extension(self.extension).with_backbone(backbone))  # type: ignore[no-any-return]
+
+    @property
+    def trained_backbone(self) -> "Backbone | None":
+        """The backbone that the extension trains, or None if it takes features."""
+        return as_extension(self.extension).trained_backbone
+
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Return what the extension has learned; the codes of the training items are not needed to encode."""
-        if not self._is_fitted():
-            raise NotFittedError(f"{type(self).__name__} must be fitted before it can be saved; call fit first.")
+        self._check_fitted()
         return self.learned_.to_arrays()
 
     def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
-        """Take back what :meth:`get_weights` returned."""
-        self._take(as_extension(self.extension).restore(weights))
+        """Restore the arrays of :meth:`get_weights`."""
+        self._set_learned(as_extension(self.extension).restore(weights))
 
     def describe_params(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON, the extension with all of its own."""
-        params: dict[str, Any] = self.get_params()
-        return params | {"extension": as_extension(self.extension).describe()}
+        """Return every parameter as plain JSON, the extension with all of its own but the backbone."""
+        return super().describe_params() | {"extension": as_extension(self.extension).describe()}
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the method from plain values; the extension is a name or ``{"kind": name}`` with parameters besides."""
+        """Build the method from plain values; the extension is a name or ``{"kind": name}`` with parameters besides."""
         if "extension" in params:
             params = params | {"extension": as_extension(params["extension"])}
         return cls(**params)
@@ -135,11 +147,3 @@ class TwoStepHasher(Hasher):
 
     def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
         return as_extension(self.extension).check_items(X)
-
-
-def check_dissimilar(labels: Labels) -> None:
-    """Raise if all items are similar to each other; of very many kinds of items the first are looked at."""
-    kinds, _ = labels.distinct()
-    some = kinds.take(slice(_MOST_KINDS))
-    if some.similar(some).all():
-        raise InvalidInput("All items are similar to each other (one class only?): there is nothing to tell apart.")

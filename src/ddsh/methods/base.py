@@ -1,42 +1,50 @@
-"""What every hashing method is: a scikit-learn estimator that turns items into binary codes."""
+"""Base class of hashing methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sized
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_array
 
+import ddsh
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike, as_labels
 
+if TYPE_CHECKING:
+    from ddsh.backbones import Backbone
+
+__all__ = ["Hasher", "MethodCard", "Outputs", "check_features"]
+
 Outputs: TypeAlias = NDArray[np.floating[Any]]
+"""Real outputs of a method, shape (n, n_bits); their signs are the codes."""
 
 
 @dataclass(frozen=True)
 class MethodCard:
-    """What is known of a method before it is run; the docs and the command line list methods from it.
+    """Facts about a method; documentation and command line list methods from it.
 
     Parameters
     ----------
     name : str
-        What it is called on the command line.
+        Name on the command line.
     title : str
-        Its full name.
+        Full name.
     authors, venue : str
         Who published it, and where.
     year : int
-        When.
+        Year of publication.
     supervision : {"none", "unsupervised", "supervised"}
         Data-independent, learned from items alone, or from their labels.
     inputs : {"features", "images"}
-        What it takes.
+        What `fit` and `encode` take.
     deviations : tuple of str
-        Where this version differs from the paper.
+        Differences from the paper.
     """
 
     name: str
@@ -50,10 +58,10 @@ class MethodCard:
 
 
 class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
-    """A method that learns binary codes.
+    """Base class of methods that learn binary codes.
 
-    Subclasses have a `card`, keep their parameters in ``__init__`` without logic, and write `_fit` and `_project`;
-    what they learn ends in ``_``.
+    A hasher is a scikit-learn estimator and transformer. Subclasses have a `card`, store their parameters in
+    ``__init__`` without logic, and implement `_fit` and `_project`; learned attributes end in ``_``.
     """
 
     card: ClassVar[MethodCard]
@@ -61,11 +69,11 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
 
     @property
     def inputs(self) -> Literal["features", "images"]:
-        """What it takes."""
+        """What `fit` and `encode` take: features or images."""
         return self.card.inputs
 
     def fit(self, X: Any, y: LabelsLike | None = None) -> Self:  # noqa: ANN401, N803 -- scikit-learn's name
-        """Learn from items `X` and, where the method is supervised, their labels `y`.
+        """Learn from items `X` and, if the method is supervised, their labels `y`.
 
         Parameters
         ----------
@@ -77,48 +85,84 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         Returns
         -------
         Self
-            The fitted method; fitting again forgets what was learned before.
+            The fitted method; fitting again starts anew.
         """
         self._check_parameters()
         items = self._check_items(X)
+        if hasattr(X, "columns"):
+            self._check_feature_names(X, reset=True)
         self._fit(items, self._check_labels(items, y))
         self.n_features_in_ = items.shape[1]
         return self
 
     def project(self, X: Any) -> Outputs:  # noqa: ANN401, N803
-        """Return the real outputs whose signs are the code, shape (n, n_bits)."""
-        if not self._is_fitted():
-            raise NotFittedError(f"{type(self).__name__} must be fitted before it can encode; call fit first.")
+        """Return real outputs, shape (n, n_bits); their signs are the codes."""
+        self._check_fitted()
+        if hasattr(X, "columns"):
+            self._check_feature_names(X, reset=False)
         items = self._check_items(X)
         width = getattr(self, "n_features_in_", None)
         if width is not None and items.shape[1] != width:
-            raise InvalidInput(f"Fitted on {width} features, given {items.shape[1]}.")
+            raise InvalidInput(
+                f"X has {items.shape[1]} features, but {type(self).__name__} is expecting {width} features as input."
+            )
         return self._project(items)
 
     def encode(self, X: Any) -> BinaryCodes:  # noqa: ANN401, N803
-        """Return the binary codes of items: a bit is 1 where the output is above zero."""
+        """Return binary codes: a bit is 1 where the output is above zero."""
         return BinaryCodes.from_outputs(self.project(X))
 
+    def transform(self, X: Any) -> NDArray[np.uint8]:  # noqa: ANN401, N803
+        """Return the bits of the codes as a matrix of zeros and ones, shape (n, n_bits)."""
+        return self.encode(X).bits()
+
+    def fit_transform(self, X: Any, y: LabelsLike | None = None) -> NDArray[np.uint8]:  # noqa: ANN401, N803
+        """Fit, and return the bits of the training items."""
+        return self.fit(X, y).transform(X)
+
+    def score(self, X: Any, y: LabelsLike) -> float:  # noqa: ANN401, N803
+        """Return the mean average precision on held-out items.
+
+        Every item is a query, ranked against all other items of `X`; see :func:`ddsh.score`.
+
+        Parameters
+        ----------
+        X : items
+            Held-out items, as for :meth:`encode`.
+        y : Labels, vector, or 0/1 matrix
+            Their labels.
+        """
+        codes, labels = self.encode(X), as_labels(y)
+        return ddsh.score(codes, codes, labels, labels, leave_one_out=True).map
+
+    def with_backbone(self, backbone: "Backbone") -> Self:
+        """Return a copy that trains `backbone`; a method that takes features is returned as it is."""
+        return self
+
+    @property
+    def trained_backbone(self) -> "Backbone | None":
+        """The backbone that the method trains, or None if it takes features."""
+        return None
+
     def get_weights(self) -> dict[str, NDArray[Any]]:
-        """Return all that was learned, as named arrays."""
-        if not self._is_fitted():
-            raise NotFittedError(f"{type(self).__name__} must be fitted before it can be saved; call fit first.")
+        """Return everything learned, as named arrays."""
+        self._check_fitted()
         learned = {name: value for name, value in vars(self).items() if name.endswith("_") and not name.startswith("_")}
-        return {name: np.asarray(value) for name, value in learned.items()}
+        return {name: np.asarray(value) for name, value in learned.items() if name != "feature_names_in_"}
 
     def set_weights(self, weights: dict[str, NDArray[Any]]) -> None:
-        """Take back what :meth:`get_weights` returned."""
+        """Restore the arrays of :meth:`get_weights`."""
         for name, value in weights.items():
             setattr(self, name, value if value.ndim else value.item())
 
     def describe_params(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON."""
-        params: dict[str, Any] = self.get_params()
+        """Return every parameter as plain JSON, with presets and defaults resolved."""
+        params: dict[str, Any] = self.get_params(deep=False)
         return params
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the method again from :meth:`describe_params`."""
+        """Build the method from plain values, such as those of :meth:`describe_params`."""
         return cls(**params)
 
     @abstractmethod
@@ -132,6 +176,18 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     def _is_fitted(self) -> bool:
         return hasattr(self, "n_features_in_")
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._is_fitted()
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 -- scikit-learn has no types
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.card.supervision == "supervised"
+        return tags
+
+    def _check_fitted(self) -> None:
+        if not self._is_fitted():
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit first.")
+
     def _check_parameters(self) -> None:
         if not 1 <= self.n_bits <= MAX_BITS:
             raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
@@ -144,7 +200,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         if self.card.supervision != "supervised":
             return None
         if y is None:
-            raise InvalidInput(f"{self.card.name} learns from labels: give fit(X, y).")
+            raise InvalidInput(f"{self.card.name} requires y to be passed, but the target y is None: give fit(X, y).")
         labels = as_labels(y)
         if len(labels) != len(items):
             raise InvalidInput(f"{len(items)} items but {len(labels)} labels; give one label row per item.")
@@ -153,12 +209,8 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
 
 def check_features(X: Any) -> NDArray[np.float64]:  # noqa: ANN401, N803
     """Return `X` as a finite matrix of float64, or raise."""
-    features = np.asarray(X)
-    if features.ndim != 2 or features.dtype.kind not in "biuf" or len(features) == 0:
-        raise InvalidInput(
-            f"Features must be a numeric matrix (n, d) with n >= 1; got {features.dtype} of shape {features.shape}."
-        )
-    features = features.astype(np.float64, copy=False)
-    if not np.isfinite(features).all():
-        raise InvalidInput("Features hold NaN or infinity; remove or replace them first.")
+    try:
+        features: NDArray[np.float64] = check_array(X, dtype=np.float64, input_name="X")
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"Features must be a finite numeric matrix (n, d) with n >= 1. {error}") from error
     return features

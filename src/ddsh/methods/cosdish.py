@@ -1,5 +1,7 @@
 """COSDISH: discrete codes of sampled columns, and signs for all other items."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,10 +103,17 @@ class COSDISH(TwoStepHasher):
                 raise InvalidInput(f"{name} must be at least 1; got {value}.")
         check_choices(self.solver, self.context, self.dissimilar)
 
+    def describe_params(self) -> dict[str, Any]:
+        """Return every parameter as plain JSON, the number of columns resolved."""
+        return super().describe_params() | {"n_omega": self._n_omega()}
+
+    def _n_omega(self) -> int:
+        # An odd Omega cannot be balanced, and all items similar to none of it would get one and the same code.
+        return self.n_omega or self.n_bits + self.n_bits % 2
+
     def _learn_codes(self, labels: Labels) -> Signs:
         rng = np.random.Generator(np.random.PCG64(self.seed))
-        # An odd Omega cannot be balanced, and all items similar to none of it would get one and the same code.
-        n_omega = self.n_omega or self.n_bits + self.n_bits % 2
+        n_omega = self._n_omega()
         B = rng.choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
         for _ in range(self.n_samplings):
             self._learn_from_columns(B, labels, np.sort(rng.permutation(len(B))[:n_omega]), rng)

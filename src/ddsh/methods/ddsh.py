@@ -4,7 +4,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels, MultiLabels
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
-from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
+from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
 from ddsh.methods.base import MethodCard
-from ddsh.methods.losses import PairLoss, pair_loss
+from ddsh.methods.losses import L2Loss, PairLoss, as_loss
 from ddsh.methods.training import Training
 
 _SAMPLE = 2000
@@ -33,7 +35,7 @@ class Preset:
     training : Training
         How the network is trained.
     n_inner : int
-        Passes with one sample of columns (the paper's T_in); the number of samples T_out is epochs / n_inner.
+        Epochs with one sample of columns (the paper's T_in); the number of samples T_out is epochs / n_inner.
     n_omega : int
         Sampled columns.
     solver : {"clustering", "local", "exact"}
@@ -89,17 +91,19 @@ def _tuned(**changes: Any) -> Mapping[str, Preset]:  # noqa: ANN401 -- any of a 
 class DDSH(DeepHasher):
     """Deep discrete supervised hashing.
 
-    Each pass over the images has two steps. The codes of a sampled set Omega are learned bit by bit, as binary
+    Each epoch has two steps. The codes of a sampled set Omega are learned bit by bit, as binary
     quadratic programmes, from the similarities and the codes of all other images Gamma. Then the network is trained on
-    Gamma so that its relaxed codes tanh(F(x)) fit the codes of Omega; the codes of Gamma are the signs it puts out.
+    Gamma so that its relaxed codes tanh(F(x)) fit the codes of Omega; the codes of Gamma are the signs of its outputs.
 
     Parameters
     ----------
+    n_bits : int
+        Code length.
     preset : {"tuned", "scratch", "release", "paper"}
         Where the parameters come from that are not given: ``tuned`` for pretrained networks, ``scratch`` for networks
         without pretrained weights, ``release`` and ``paper`` are the authors'.
     n_inner : int, optional
-        Passes with one Omega; the preset's if not given.
+        Epochs with one Omega; the preset's if not given.
     n_omega : int, optional
         Size of Omega; the preset's if not given.
     solver : {"clustering", "local", "exact"}, optional
@@ -109,18 +113,22 @@ class DDSH(DeepHasher):
         given.
     dissimilar : {"minus-one", "balanced"}, optional
         S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs weigh the same; the preset's if not given.
-    loss : {"l2", "logistic"}
+    loss : {"l2", "logistic"} or PairLoss
         The loss on pairs; the paper's is L2.
-    **options
-        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
+    backbone : str or Backbone
+        The network to train.
+    training : Training, optional
+        Epochs, learning rate and so on; the preset's by default.
+    seed : int
+        Of everything random.
 
     References
     ----------
     Jiang, Q.-Y., Cui, X. and Li, W.-J. "Deep Discrete Supervised Hashing." IEEE Transactions on Image Processing, 2018.
-    The default preset ``tuned`` differs from the paper in a new Omega every pass, SGD with momentum and a falling rate,
-    mirrored images, fewer epochs, and the network. On CIFAR-10 with EfficientNet-Lite 0 at 112 pixels, its first six
-    stages frozen, and 9 epochs it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits (one seed, ties averaged; the
-    paper has .769/.829/.835/.819 with CNN-F).
+    The default preset ``tuned`` differs from the paper in a new Omega every epoch, SGD with momentum and a decaying
+    rate, mirrored images, fewer epochs, and the network. On CIFAR-10 with EfficientNet-Lite 0 at 112 pixels, its first
+    six stages frozen, and 9 epochs it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits (one seed, ties averaged;
+    the paper has .769/.829/.835/.819 with CNN-F).
     ``paper`` and ``release`` are the paper's text and the authors' released experiment; in both the gradient has the
     factor c on S that the paper's Eq. (6) lacks by misprint.
     """
@@ -147,10 +155,12 @@ class DDSH(DeepHasher):
         solver: Solver | None = None,
         context: Context | None = None,
         dissimilar: Dissimilar | None = None,
-        loss: str = "l2",
-        **options: Unpack[DeepOptions],
+        loss: str | PairLoss = "l2",
+        backbone: str | Backbone = "efficientnet-lite0",
+        training: Training | None = None,
+        seed: int = 0,
     ) -> None:
-        super().__init__(n_bits, **options)
+        super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.preset = preset
         self.n_inner = n_inner
         self.n_omega = n_omega
@@ -170,10 +180,17 @@ class DDSH(DeepHasher):
     def _schedule(self) -> Training:
         return self.settings().training
 
+    def describe_params(self) -> dict[str, Any]:
+        """Return every parameter but the backbone as plain JSON, with those of the preset filled in."""
+        settings = self.settings()
+        names = ("n_inner", "n_omega", "solver", "context", "dissimilar")
+        loss = self.loss if isinstance(self.loss, str) else repr(self.loss)
+        return super().describe_params() | {name: getattr(settings, name) for name in names} | {"loss": loss}
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         settings = self.settings()
-        pair_loss(self.loss, self.n_bits)
+        as_loss(self.loss)
         check_choices(settings.solver, settings.context, settings.dissimilar)
         if settings.n_inner < 1 or settings.n_omega < 1:
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
@@ -181,13 +198,7 @@ class DDSH(DeepHasher):
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
         self._settings = self.settings()
-        self._pair_loss: PairLoss = pair_loss(self.loss, self.n_bits)
-        self._check_pairs(labels)
-        # Random codes at the start, as in the authors' release.
-        self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
-        self._omega: Rows = np.empty(0, np.int64)
-
-    def _check_pairs(self, labels: Labels) -> None:
+        self._pair_loss = as_loss(self.loss)
         n_omega = self._settings.n_omega
         if n_omega >= len(labels):
             raise InvalidInput(f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller.")
@@ -196,8 +207,11 @@ class DDSH(DeepHasher):
             raise InvalidInput(
                 "All images are similar to each other (one class only?): there is nothing to tell apart."
             )
+        # Random codes at the start, as in the authors' release.
+        self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
+        self._omega: Rows = np.empty(0, np.int64)
 
-    def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
+    def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         settings = self._settings
         n = len(self._labels)
         if number % settings.n_inner == 0:
@@ -207,7 +221,7 @@ class DDSH(DeepHasher):
         S = self._similarity(np.concatenate([self._omega, gamma]))
         S_omega, S_gamma = S[: settings.n_omega], S[settings.n_omega :]
         B_omega, B_gamma = self._B[self._omega], self._B[gamma]
-        slope = None if self.loss == "l2" else self._pair_loss.slope
+        slope = None if isinstance(self._pair_loss, L2Loss) else partial(self._pair_loss.slope, n_bits=self.n_bits)
         B_omega = code_omega(
             B_omega,
             B_gamma,
@@ -238,7 +252,7 @@ class DDSH(DeepHasher):
         return S
 
     def _prepare_targets(self, gamma: Rows, B_omega: NDArray[np.int8], S_gamma: NDArray[np.float64]) -> None:
-        """Hold what the loss of this pass needs, on the device."""
+        """Keep the targets of this epoch's loss on the device."""
         device = self.model_.head.weight.device
         self._gamma = gamma
         self._targets = torch.from_numpy(B_omega.astype(np.float32)).to(device)
@@ -247,7 +261,7 @@ class DDSH(DeepHasher):
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         similarity = torch.from_numpy(self._S_gamma[np.searchsorted(self._gamma, rows)]).to(outputs.device)
         products = torch.tanh(outputs) @ self._targets.T  # Eq. (5): the sign is relaxed to tanh
-        mean = self._pair_loss.mean(products, similarity)
+        mean = self._pair_loss.mean(products, similarity, self.n_bits)
         if self._settings.per_gamma:
             return mean * (self.n_bits**2 * len(self._omega) / len(self._gamma))
         return mean
@@ -293,8 +307,35 @@ class DDSHMAC(DDSH):
     card = replace(DDSH.card, name="ddsh-mac", title="DDSH with auxiliary coordinates")
     presets = _tuned(batch_size=128)
 
-    def __init__(self, n_bits: int = 32, *, mac_weight: float = 0.1, **options: Any) -> None:  # noqa: ANN401 -- as in DDSH
-        super().__init__(n_bits, **options)
+    def __init__(
+        self,
+        n_bits: int = 32,
+        *,
+        mac_weight: float = 0.1,
+        preset: str = "tuned",
+        n_inner: int | None = None,
+        n_omega: int | None = None,
+        solver: Solver | None = None,
+        context: Context | None = None,
+        dissimilar: Dissimilar | None = None,
+        loss: str | PairLoss = "l2",
+        backbone: str | Backbone = "efficientnet-lite0",
+        training: Training | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            n_bits,
+            preset=preset,
+            n_inner=n_inner,
+            n_omega=n_omega,
+            solver=solver,
+            context=context,
+            dissimilar=dissimilar,
+            loss=loss,
+            backbone=backbone,
+            training=training,
+            seed=seed,
+        )
         self.mac_weight = mac_weight
 
     def _check_parameters(self) -> None:
@@ -306,8 +347,8 @@ class DDSHMAC(DDSH):
         super()._begin_fit(labels)
         self._A = np.zeros(self._B.shape, np.float32)
 
-    def _begin_pass(self, number: int) -> tuple[Rows, float | None]:
-        gamma, objective = super()._begin_pass(number)
+    def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
+        gamma, objective = super()._begin_epoch(number)
         pull = self.mac_weight * len(self._omega) * self.n_bits
         # COSDISH: the codes of Gamma are the signs of S B^Omega, here drawn towards the outputs; 0 keeps the old bit.
         wanted = self.n_bits * (self._S_gamma @ self._B[self._omega]) + pull * self._A[gamma]

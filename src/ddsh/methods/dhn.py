@@ -1,13 +1,12 @@
 """DHN: deep hashing network."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
-from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
+from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
@@ -24,11 +23,17 @@ class DHN(DeepHasher):
 
     Parameters
     ----------
+    n_bits : int
+        Code length.
     quantisation : float
         Weight of the quantisation loss, the paper's lambda, which it chooses between 1e-5 and 100 by validation; the
         authors' release has 0.1.
-    **options
-        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
+    backbone : str or Backbone
+        The network to train.
+    training : Training, optional
+        Epochs, learning rate and so on; chosen on validation by default.
+    seed : int
+        Of everything random.
 
     References
     ----------
@@ -48,7 +53,7 @@ class DHN(DeepHasher):
         deviations=("mini-batches of 32, a rate that falls geometrically, no dropout",),
     )
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps.
-    usual_training = Training(epochs=12, learning_rate=2e-3, final_lr=2e-5, batch_size=32, momentum=0.9, flip=True)
+    default_training = Training(epochs=12, learning_rate=2e-3, final_lr=2e-5, batch_size=32, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(
@@ -56,9 +61,11 @@ class DHN(DeepHasher):
         n_bits: int = 32,
         *,
         quantisation: float = 0.1,
-        **options: Unpack[DeepOptions],
+        backbone: str | Backbone = "efficientnet-lite0",
+        training: Training | None = None,
+        seed: int = 0,
     ) -> None:
-        super().__init__(n_bits, **options)
+        super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.quantisation = quantisation
 
     def _check_parameters(self) -> None:

@@ -1,6 +1,6 @@
 """DPSH: deep pairwise-supervised hashing."""
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
-from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
+from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
@@ -28,11 +29,17 @@ class DPSH(DeepHasher):
 
     Parameters
     ----------
+    n_bits : int
+        Code length.
     eta : float
         Weight of the quantisation term, as in the paper's objective, where it stands beside a sum over n^2 pairs; the
         authors use 10 on CIFAR-10.
-    **options
-        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
+    backbone : str or Backbone
+        The network to train.
+    training : Training, optional
+        Epochs, learning rate and so on; chosen on validation by default.
+    seed : int
+        Of everything random.
 
     References
     ----------
@@ -54,7 +61,7 @@ class DPSH(DeepHasher):
         deviations=("mini-batches of 32, a rate that falls geometrically, mirrored images, fewer epochs",),
     )
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps; momentum makes the outputs go to zero.
-    usual_training = Training(epochs=12, learning_rate=0.3, final_lr=3e-3, batch_size=32, flip=True)
+    default_training = Training(epochs=12, learning_rate=0.3, final_lr=3e-3, batch_size=32, flip=True)
     needs_whole_batch = True
 
     def __init__(
@@ -62,9 +69,11 @@ class DPSH(DeepHasher):
         n_bits: int = 32,
         *,
         eta: float = 10.0,
-        **options: Unpack[DeepOptions],
+        backbone: str | Backbone = "efficientnet-lite0",
+        training: Training | None = None,
+        seed: int = 0,
     ) -> None:
-        super().__init__(n_bits, **options)
+        super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.eta = eta
 
     def _check_parameters(self) -> None:

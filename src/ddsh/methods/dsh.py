@@ -1,13 +1,12 @@
 """DSH: deep supervised hashing."""
 
-from typing import Unpack
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
-from ddsh.methods._deep import DeepHasher, DeepOptions, Rows
+from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
@@ -22,10 +21,16 @@ class DSH(DeepHasher):
 
     Parameters
     ----------
+    n_bits : int
+        Code length.
     quantisation : float
         Weight of the regulariser, the paper's alpha.
-    **options
-        Those of every deep method, see :class:`~ddsh.methods._deep.DeepHasher`: network, training, seed and so on.
+    backbone : str or Backbone
+        The network to train.
+    training : Training, optional
+        Epochs, learning rate and so on; chosen on validation by default.
+    seed : int
+        Of everything random.
 
     References
     ----------
@@ -48,7 +53,7 @@ class DSH(DeepHasher):
         ),
     )
     # Chosen on validation (experiments/choose-cifar10.toml).
-    usual_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, momentum=0.9, flip=True)
+    default_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 
     def __init__(
@@ -56,9 +61,11 @@ class DSH(DeepHasher):
         n_bits: int = 32,
         *,
         quantisation: float = 0.01,
-        **options: Unpack[DeepOptions],
+        backbone: str | Backbone = "efficientnet-lite0",
+        training: Training | None = None,
+        seed: int = 0,
     ) -> None:
-        super().__init__(n_bits, **options)
+        super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.quantisation = quantisation
 
     def _check_parameters(self) -> None:

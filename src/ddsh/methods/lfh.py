@@ -1,6 +1,7 @@
 """LFH: latent factors under a logistic likelihood of similarities; codes are their signs."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,10 @@ class LFH(TwoStepHasher):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidInput(f"{name} must be above 0; got {value}.")
+
+    def describe_params(self) -> dict[str, Any]:
+        """Return every parameter as plain JSON, the number of columns resolved."""
+        return super().describe_params() | {"n_columns": self.n_columns or self.n_bits}
 
     def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
         rng = np.random.Generator(np.random.PCG64(self.seed))

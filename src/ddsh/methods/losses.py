@@ -1,70 +1,82 @@
-"""Losses on pairs of items: how far the inner product of two codes is from what their similarity asks for."""
+"""Losses on pairs: how far an inner product of codes is from what similarity asks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
-from ddsh.errors import UnknownName
+from ddsh.errors import InvalidInput, UnknownName
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["LOSSES", "L2Loss", "LogisticLoss", "PairLoss", "as_loss"]
+
+_Array: TypeAlias = NDArray[np.float64]
 
 
 class PairLoss(ABC):
     """A loss l(g, s) of the inner product g of two codes and their similarity s.
 
-    Parameters
-    ----------
-    n_bits : int
-        Code length; g lies between -n_bits and n_bits.
+    The inner product of codes of c bits lies between -c and c. Write :meth:`mean` and :meth:`values` to use a loss of
+    your own: ``DDSH(32, loss=MyLoss())``.
     """
 
-    def __init__(self, n_bits: int) -> None:
-        self.n_bits = n_bits
-
     @abstractmethod
-    def mean(self, products: Tensor, similarity: Tensor) -> Tensor:
+    def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
         """Return the mean loss of pairs, scaled so that it does not grow with the code length."""
 
     @abstractmethod
-    def values(self, products: NDArray[np.float64], similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+    def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return the loss of each pair."""
 
-    def slope(self, products: NDArray[np.float64], similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+    def slope(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return half the rise of the loss from g - 1 to g + 1, which makes one open bit a quadratic problem."""
-        return (self.values(products + 1, similarity) - self.values(products - 1, similarity)) / 2
+        return (self.values(products + 1, similarity, n_bits) - self.values(products - 1, similarity, n_bits)) / 2
 
 
-class L2(PairLoss):
-    """The paper's: (c s - g)^2, divided by c^2 in the mean."""
+@dataclass(frozen=True)
+class L2Loss(PairLoss):
+    """The paper's loss: (c s - g)^2, divided by c^2 in the mean."""
 
-    def mean(self, products: Tensor, similarity: Tensor) -> Tensor:
+    def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
         """Return the mean of (s - g/c)^2."""
-        return functional.mse_loss(products / self.n_bits, similarity)
+        from torch.nn.functional import mse_loss
 
-    def values(self, products: NDArray[np.float64], similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+        return mse_loss(products / n_bits, similarity)
+
+    def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return (c s - g)^2."""
-        return np.square(self.n_bits * similarity - products)
+        return np.square(n_bits * similarity - products)
 
 
-class Logistic(PairLoss):
-    """The pairwise family's (LFH, DPSH): -log p(s | g) with p(similar) = sigmoid(g / 2); weighted by abs(s)."""
+@dataclass(frozen=True)
+class LogisticLoss(PairLoss):
+    """Negative log-likelihood with p(similar) = sigmoid(g / 2), as in LFH and DPSH; weighted by abs(s)."""
 
-    def mean(self, products: Tensor, similarity: Tensor) -> Tensor:
+    def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
         """Return the mean negative log-likelihood."""
-        return (similarity.abs() * functional.softplus(-similarity.sign() * products / 2)).mean()
+        from torch.nn.functional import softplus
 
-    def values(self, products: NDArray[np.float64], similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (similarity.abs() * softplus(-similarity.sign() * products / 2)).mean()
+
+    def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return the negative log-likelihood of each pair."""
         return np.abs(similarity) * np.logaddexp(0.0, -np.sign(similarity) * products / 2)
 
 
-PAIR_LOSSES: Mapping[str, type[PairLoss]] = {"l2": L2, "logistic": Logistic}
+LOSSES: Mapping[str, PairLoss] = {"l2": L2Loss(), "logistic": LogisticLoss()}
 
 
-def pair_loss(name: str, n_bits: int) -> PairLoss:
-    """Return a loss by name, or say which one was probably meant."""
-    if name not in PAIR_LOSSES:
-        raise UnknownName("loss", name, PAIR_LOSSES)
-    return PAIR_LOSSES[name](n_bits)
+def as_loss(loss: str | PairLoss) -> PairLoss:
+    """Return a loss that is given by name or as an object."""
+    if isinstance(loss, PairLoss):
+        return loss
+    if not isinstance(loss, str):
+        raise InvalidInput(f"A loss is a name ({', '.join(LOSSES)}) or a PairLoss; got {loss!r}.")
+    if loss not in LOSSES:
+        raise UnknownName("loss", loss, LOSSES)
+    return LOSSES[loss]

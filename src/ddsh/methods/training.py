@@ -1,8 +1,10 @@
-"""How a network is trained, and what can be said while it is."""
+"""Training schedules and progress of deep methods."""
 
 from dataclasses import dataclass, replace
 
 from ddsh.errors import InvalidInput
+
+__all__ = ["Training", "TrainingStep"]
 
 
 @dataclass(frozen=True)
@@ -12,7 +14,7 @@ class Training:
     Parameters
     ----------
     epochs : int
-        Passes over the training images.
+        Number of epochs.
     learning_rate : float
         At the start.
     final_lr : float, optional
@@ -64,20 +66,20 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """What a progress bar needs to know after each mini-batch.
+    """Progress of a training run after a mini-batch.
 
     Parameters
     ----------
     done, total : int
         Mini-batches.
     epoch, epochs : int
-        Passes, the first is 1.
+        Epochs; the first is 1.
     loss : float
-        Mean of this pass so far.
+        Mean of this epoch so far.
     objective : float or None
         The method's own objective, where it has one.
     bits_per_second : float
-        Bits of code that the network puts out.
+        Bits of code computed per second.
     seconds_left : float
         Estimate.
     """

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from ddsh.search.engine import ImageSearch
     from ddsh.search.folder import Busy
     from ddsh.search.hits import Hit
-    from ddsh.search.onnx import export_onnx
     from ddsh.search.reports import AddReport, RefreshReport, SearchInfo
 
-__all__ = ["AddReport", "Busy", "Entry", "Hit", "ImageSearch", "RefreshReport", "SearchInfo", "export_onnx"]
+__all__ = ["AddReport", "Busy", "Entry", "Hit", "ImageSearch", "RefreshReport", "SearchInfo"]
 
 _HOMES: Mapping[str, str] = {
     "AddReport": "ddsh.search.reports",
@@ -23,6 +22,5 @@ _HOMES: Mapping[str, str] = {
     "ImageSearch": "ddsh.search.engine",
     "RefreshReport": "ddsh.search.reports",
     "SearchInfo": "ddsh.search.reports",
-    "export_onnx": "ddsh.search.onnx",
 }
 __getattr__ = lazy(__name__, _HOMES)

@@ -1,10 +1,10 @@
-"""What every extension has, and what it has learned."""
+"""Base classes of out-of-sample extensions."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +13,35 @@ from ddsh.errors import InvalidInput
 from ddsh.methods.base import Outputs, check_features
 from ddsh.methods.training import TrainingStep
 
+if TYPE_CHECKING:
+    from ddsh.backbones import Backbone
+
 Features: TypeAlias = NDArray[np.float64]
 Signs: TypeAlias = NDArray[np.int8]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What an extension that trains a network does meanwhile; the others have no use for it.
+class FitOptions:
+    """Checkpoints and progress of an extension that trains a network; others ignore them.
 
     Parameters
     ----------
     checkpoints : path, optional
         Folder for checkpoints.
     resume : bool
-        Go on from the newest of them.
+        Continue from the newest of them.
     on_step : callable, optional
-        Told of each mini-batch.
+        Called after each mini-batch.
     """
 
-    checkpoints: Path | None = None
+    checkpoints: str | os.PathLike[str] | None = None
     resume: bool = False
     on_step: Callable[[TrainingStep], None] | None = None
 
 
 class Learned(ABC):
-    """What an extension has learned."""
+    """A fitted extension."""
 
     @property
     @abstractmethod
@@ -47,7 +50,7 @@ class Learned(ABC):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What each pass of a training brought."""
+        """Loss of every epoch, where a network was trained."""
         return []
 
     @abstractmethod
@@ -61,7 +64,7 @@ class Learned(ABC):
 
 @dataclass(frozen=True)
 class Extension(ABC):
-    """What learns given codes of training items, so that it can give codes to new ones.
+    """Learns to predict given codes of training items for new ones.
 
     Subclasses are frozen dataclasses of parameters.
     """
@@ -74,20 +77,29 @@ class Extension(ABC):
         return check_features(items)
 
     @abstractmethod
-    def learn(self, items: Any, signs: Signs, *, seed: int, progress: Progress) -> Learned:  # noqa: ANN401
+    def learn(self, items: Any, signs: Signs, *, seed: int, options: FitOptions) -> Learned:  # noqa: ANN401
         """Learn to give each item its row of -1 and +1 in `signs`."""
 
     @abstractmethod
     def restore(self, arrays: Arrays) -> Learned:
-        """Take back what :meth:`Learned.to_arrays` returned."""
+        """Restore the arrays of :meth:`Learned.to_arrays`."""
+
+    def with_backbone(self, backbone: "Backbone") -> "Extension":
+        """Return the extension with another backbone, or as it is where it takes features."""
+        return self
+
+    @property
+    def trained_backbone(self) -> "Backbone | None":
+        """The backbone that the extension trains, or None if it takes features."""
+        return None
 
     def describe(self) -> dict[str, Any]:
-        """Return kind and parameters as plain JSON."""
+        """Return kind and parameters as plain JSON, without a backbone."""
         return {"kind": self.kind} | asdict(self)
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Make the extension from its parameters as plain values."""
+        """Build the extension from plain values."""
         return cls(**params)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
+from ddsh.methods._extensions.base import Arrays, Extension, Features, FitOptions, Learned, Signs, check_positive
 from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
 from ddsh.methods.base import Outputs
@@ -29,7 +29,7 @@ class Kernel(Extension):
     def __post_init__(self) -> None:
         check_positive(self, "n_anchors", "ridge")
 
-    def learn(self, items: Features, signs: Signs, *, seed: int, progress: Progress) -> "KernelMap":
+    def learn(self, items: Features, signs: Signs, *, seed: int, options: FitOptions) -> "KernelMap":
         """Draw anchors and solve the regression."""
         anchors = choose_anchors(items, self.n_anchors, np.random.Generator(np.random.PCG64(seed)))
         width = rbf_width(items, anchors)

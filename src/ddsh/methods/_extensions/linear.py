@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from scipy import linalg
 
-from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
+from ddsh.methods._extensions.base import Arrays, Extension, Features, FitOptions, Learned, Signs, check_positive
 from ddsh.methods.base import Outputs
 
 
@@ -27,7 +27,7 @@ class Linear(Extension):
     def __post_init__(self) -> None:
         check_positive(self, "ridge")
 
-    def learn(self, items: Features, signs: Signs, *, seed: int, progress: Progress) -> "LinearMap":
+    def learn(self, items: Features, signs: Signs, *, seed: int, options: FitOptions) -> "LinearMap":
         """Solve the regression."""
         return LinearMap.fit(items, signs, self.ridge)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddsh.errors import InvalidInput
-from ddsh.methods._extensions.base import Arrays, Extension, Features, Learned, Progress, Signs, check_positive
+from ddsh.methods._extensions.base import Arrays, Extension, Features, FitOptions, Learned, Signs, check_positive
 from ddsh.methods._trees import grow_trees, project_trees, read_models
 from ddsh.methods.base import Outputs
 
@@ -50,7 +50,7 @@ class Trees(Extension):
         if self.n_workers is not None:
             check_positive(self, "n_workers")
 
-    def learn(self, items: Features, signs: Signs, *, seed: int, progress: Progress) -> "Forest":
+    def learn(self, items: Features, signs: Signs, *, seed: int, options: FitOptions) -> "Forest":
         """Grow the trees of every bit."""
         settings = {
             "num_leaves": self.n_leaves,

@@ -1,4 +1,4 @@
-"""Models as ONNX files, for programs that have neither ddsh nor PyTorch."""
+"""Export of models to ONNX, for programs without ddsh and PyTorch."""
 
 import importlib.util
 import logging
@@ -6,45 +6,41 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddsh.errors import DdshError, InvalidInput
-from ddsh.methods import load_model
-from ddsh.search.encoder import Encoder, network_of
+from ddsh.errors import InvalidInput, MissingExtra
 from ddsh.storage import atomic_write
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ddsh.backbones.hash_network import HashNetwork
+    from ddsh.backbones.network import HashNetwork
+    from ddsh.model import Model
 
-_NEEDED = ("onnx", "onnxscript")
+__all__ = ["export_onnx"]
 
 
-def export_onnx(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+def export_onnx(model: "Model", path: str | os.PathLike[str]) -> None:
     """Write the network of a trained model to an ONNX file.
 
-    It takes ``pixels``, uint8 of shape (n, size, size, channels): whole images, upright, resized (bicubic, as Pillow
-    does it) to the size that is in the file's metadata. It gives ``outputs``, float32 of shape (n, n_bits), and
+    The file takes ``pixels``, uint8 of shape (n, size, size, channels): whole images, upright, resized (bicubic, as
+    Pillow does it) to the size in the file's metadata. It returns ``outputs``, float32 of shape (n, n_bits), and
     ``bits``, uint8, which are 1 where an output is above zero.
 
     Parameters
     ----------
-    model : path
-        Folder of a trained model that has a network.
+    model : Model
+        A fitted model that trained a network.
     path : path
         The file to write.
     """
-    saved = load_model(Path(model))
-    network = network_of(saved.hasher)
+    network = model.network
     if network is None:
-        raise InvalidInput(f"{saved.hasher.card.name} trained no network, so there is nothing to export as ONNX.")
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+        raise InvalidInput(f"{model.name} trained no network, so there is nothing to export as ONNX.")
+    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
-        raise DdshError(f"The export needs {' and '.join(missing)}. Run: pip install 'ddsh[export]'")
-    encoder = Encoder(saved)
-    facts = {"n_bits": encoder.n_bits, "fingerprint": encoder.fingerprint, **encoder.preprocessing}
+        raise MissingExtra("The export", " and ".join(missing), "export")
+    facts = {"n_bits": model.n_bits, "fingerprint": model.fingerprint, **model.preprocessing}
     with atomic_write(path) as file:
         file.write(_serialised(network, {name: str(value) for name, value in facts.items()}))
 
@@ -77,11 +73,10 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     import torch
     from torch import Tensor, nn
 
-    from ddsh.backbones.folding import fold_batch_norm
-    from ddsh.backbones.lrn import LocalResponseNorm
+    from ddsh.backbones.layers import LocalResponseNorm, fold_batch_norm
 
     class WithBits(nn.Module):
-        """The network with two outputs: what it puts out, and its bits."""
+        """The network with two outputs: real outputs and bits."""
 
         def __init__(self, network: nn.Module) -> None:
             super().__init__()
@@ -96,20 +91,14 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     for module in list(plain.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, LocalResponseNorm):
-                setattr(module, name, _plain_response_norm())
+                # PyTorch's layer with the same values; it divides its constant by the width of the window.
+                setattr(module, name, nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0))
     return WithBits(plain).eval()
-
-
-def _plain_response_norm() -> "nn.Module":
-    """Return PyTorch's own layer with the same values; it divides its constant by the width of the window."""
-    from torch import nn
-
-    return nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what the exporter says about its own making."""
+    """Silence the exporter's log and warnings."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

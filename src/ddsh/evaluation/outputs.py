@@ -1,17 +1,37 @@
-"""What real outputs add to codes: the same ranking, with ties and near ties put in order by them."""
+"""Real outputs: their histogram, and rankings by them instead of codes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
-from ddsh.evaluation.stable import average_precision_of
+from ddsh.evaluation.metrics import average_precision_of
 from ddsh.index.reranking import Outputs, similarity_to, similarity_to_codes, to_half
 from ddsh.labels import Labels
 
+__all__ = ["Histogram", "Reranked", "histogram_of_outputs", "score_reranked"]
+
+N_BINS = 50
 _Similarity = Callable[[Outputs], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many values fall between neighbouring edges.
+
+    Parameters
+    ----------
+    edges : list of float
+        Ascending; one more than `counts`.
+    counts : list of int
+        Values from one edge to the next.
+    """
+
+    edges: list[float]
+    counts: list[int]
 
 
 @dataclass(frozen=True)
@@ -57,3 +77,9 @@ def score_reranked(
             order = np.argsort(-similarity(asked), kind="stable")
             precisions[row, way] = average_precision_of(np.flatnonzero(similar[order]), top_k, "retrieved")
     return Reranked(*precisions.mean(axis=0).tolist())
+
+
+def histogram_of_outputs(outputs: NDArray[np.floating[Any]]) -> Histogram:
+    """Return the histogram of outputs after tanh, from -1 to 1: values near the ends are stable bits."""
+    counts, edges = np.histogram(np.tanh(outputs.astype(np.float64)), bins=N_BINS, range=(-1.0, 1.0))
+    return Histogram(edges.tolist(), counts.tolist())

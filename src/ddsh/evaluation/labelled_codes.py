@@ -13,6 +13,8 @@ from ddsh.errors import ArtefactError, DdshError
 from ddsh.labels import Labels, MultiLabels, as_labels
 from ddsh.storage import read_npz, write_npz
 
+__all__ = ["LabelledCodes", "label_arrays"]
+
 _FOREIGN = {
     "signs": BinaryCodes.from_signs,
     "bits": BinaryCodes.from_bits,

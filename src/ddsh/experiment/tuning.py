@@ -1,4 +1,4 @@
-"""Choose a learning rate on a validation part of the training images; the query set is never touched."""
+"""Choice of a learning rate on a validation part of the training images."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,12 @@ import numpy as np
 
 from ddsh.datasets import Dataset, Split
 from ddsh.errors import Diverged, InvalidInput
-from ddsh.evaluation import score_fitted
-from ddsh.evaluation.results import items
-from ddsh.methods import get_method
+from ddsh.evaluation import evaluate_fitted
+from ddsh.images import SomeImages
+from ddsh.methods import DeepHasher, get_method
+from ddsh.model import Model
+
+__all__ = ["PAPER_RATES", "Trial", "rate_grid", "tune"]
 
 PAPER_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """The range that the paper searches."""
@@ -18,7 +21,7 @@ PAPER_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 @dataclass(frozen=True)
 class Trial:
-    """What one learning rate brought.
+    """Validation score of one learning rate.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ def tune(
     rates : sequence of float
         The learning rates.
     on_trial, on_step : callable, optional
-        Told of each trial, and of each mini-batch.
+        Called after each trial, and after each mini-batch.
 
     Returns
     -------
@@ -66,9 +69,18 @@ def tune(
     if not rates or min(rates) <= 0:
         raise InvalidInput(f"Learning rates must be above 0; got {tuple(rates)}.")
     validation = split.validation(dataset)
+    images, labels = SomeImages(dataset.images, validation.train), dataset.labels.take(validation.train)
     trials = []
     for rate in rates:
-        trial = Trial(float(rate), _score(method, params, rate, dataset, validation, on_step))
+        hasher = get_method(method).from_description(params)
+        if not isinstance(hasher, DeepHasher):
+            raise InvalidInput(f"{method} does not train with a learning rate; there is nothing to tune.")
+        model = Model(hasher.set_params(training=hasher._schedule().scaled(float(rate))))
+        try:
+            model.fit(images, labels, on_step=on_step)
+            trial = Trial(float(rate), evaluate_fitted(model, dataset, validation).map)
+        except Diverged:
+            trial = Trial(float(rate), 0.0)
         trials.append(trial)
         if on_trial:
             on_trial(trial)
@@ -80,23 +92,3 @@ def rate_grid(low: float, high: float, n_rates: int) -> list[float]:
     if not 0 < low <= high or n_rates < 1:
         raise InvalidInput(f"A range of learning rates is 0 < low <= high; got {low} to {high}, {n_rates} values.")
     return [float(rate) for rate in np.geomspace(low, high, n_rates)]
-
-
-def _score(
-    method: str,
-    params: dict[str, Any],
-    rate: float,
-    dataset: Dataset,
-    split: Split,
-    on_step: Any,  # noqa: ANN401
-) -> float:
-    hasher: Any = get_method(method).from_description(params)
-    if hasher.inputs != "images":
-        raise InvalidInput(f"{method} does not train with a learning rate; there is nothing to tune.")
-    schedule = hasher._schedule().scaled(rate)
-    hasher.set_params(training=schedule)
-    try:
-        hasher.fit(items(hasher, dataset, split.train), dataset.labels.take(split.train), on_step=on_step)
-    except Diverged:
-        return 0.0
-    return score_fitted(hasher, dataset, split).scores.map

@@ -1,19 +1,26 @@
-"""Local response normalisation as MatConvNet computes it, several times faster on CPU than PyTorch's own.
+"""Layers and weights that several backbones share.
 
-``y = x / L**0.75``, where ``L = 2 + 1e-4 * (sum of x**2 over the channel and the two on either side)``. PyTorch and
-Caffe divide their constant by the number of channels in the window; MatConvNet does not.
+`LocalResponseNorm` computes what MatConvNet computes, ``y = x / L**0.75`` with ``L = 2 + 1e-4 * (sum of x**2 over the
+channel and the two on either side)``, several times faster on CPU than PyTorch's layer. PyTorch and Caffe divide their
+constant by the number of channels in the window; MatConvNet does not.
 
 References
 ----------
 Krizhevsky, A., Sutskever, I. and Hinton, G. "ImageNet Classification with Deep Convolutional Neural Networks."
 NIPS 2012.
+He, K., Zhang, X., Ren, S. and Sun, J. "Delving Deep into Rectifiers." ICCV 2015.
 """
 
-from typing import Any
+import copy
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+__all__ = ["LocalResponseNorm", "fold_batch_norm", "initialise"]
 
 _REACH = 2  # neighbours on each side: a window of five channels
 _KAPPA = 2.0
@@ -22,9 +29,40 @@ _BETA = 0.75
 # Pieces of a batch that stay in a core's cache: the temporaries of a whole batch would travel to memory and back.
 _PIECE = 1 << 18
 
+M = TypeVar("M", bound=nn.Module)
+
+
+def initialise(module: nn.Module, seed: int) -> None:
+    """Draw new weights of convolutions and linear layers (He et al., 2015); biases become 0.
+
+    The same seed gives the same weights; PyTorch's global generator is neither read nor advanced.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def fold_batch_norm(network: M) -> M:
+    """Return a copy for inference with batch normalisation folded into the convolutions before it.
+
+    Only neighbours inside an ``nn.Sequential`` are folded; the network itself is not changed.
+    """
+    folded = copy.deepcopy(network).eval()
+    for layers in list(folded.modules()):
+        if not isinstance(layers, nn.Sequential):
+            continue
+        for (place, first), (after, second) in pairwise(list(layers.named_children())):
+            if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d) and second.running_mean is not None:
+                setattr(layers, place, fuse_conv_bn_eval(first, second))
+                setattr(layers, after, nn.Identity())
+    return folded
+
 
 class LocalResponseNorm(nn.Module):
-    """Divides each response by the 0.75th power of 2 + 1e-4 times the squares of its five nearest channels."""
+    """Local response normalisation over five channels, as MatConvNet defines it."""
 
     def forward(self, responses: Tensor) -> Tensor:
         """Return the responses, shape (n, channels, height, width), normalised."""
@@ -33,7 +71,7 @@ class LocalResponseNorm(nn.Module):
 
 
 class _LocalResponseNorm(torch.autograd.Function):
-    """Keeps only its input; the scale is cheaper to compute again than to fetch from memory."""
+    """Saves only its input; the scale is cheaper to compute again than to fetch from memory."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ANN401 -- autograd's own signature

@@ -1,0 +1,156 @@
+"""Evaluation of a model: the one place where the query set is used."""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import ddsh
+from ddsh.codes import BinaryCodes
+from ddsh.datasets import Dataset, Protocol, Split, get_protocol, load
+from ddsh.evaluation.bits import bit_health
+from ddsh.evaluation.examples import draw_examples
+from ddsh.evaluation.outputs import histogram_of_outputs, score_reranked
+from ddsh.evaluation.result import BackboneInfo, EpochRecord, Result
+from ddsh.evaluation.scores import score
+from ddsh.images import SomeImages
+from ddsh.methods.base import Hasher
+from ddsh.methods.training import TrainingStep
+from ddsh.model import Model
+
+__all__ = ["evaluate", "evaluate_fitted", "versions"]
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "lightgbm", "PyMaxflow", "faiss-cpu")
+
+
+def evaluate(
+    model: str | Hasher | Model,
+    dataset: str | os.PathLike[str] | Dataset,
+    protocol: str | Protocol | None = None,
+    seed: int = 0,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    examples: bool = False,
+    reranked: bool = False,
+    checkpoints: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    on_step: Callable[[TrainingStep], None] | None = None,
+) -> Result:
+    """Split a dataset, fit a model on its training images, and score the query set once.
+
+    Parameters
+    ----------
+    model : str, Hasher or Model
+        The model, a method, or the name of one; it is fitted here.
+    dataset : str, path or Dataset
+        A dataset, its name, or the path of your own; see :func:`ddsh.load`.
+    protocol : str or Protocol, optional
+        How to split, and how far down the ranking to look; the dataset's usual protocol by default.
+    seed : int
+        Of the split.
+    root : path, optional
+        Folder where named datasets are kept.
+    examples : bool
+        Keep a few queries with the images they retrieve.
+    reranked : bool
+        Score also the ranking by real outputs.
+    checkpoints, resume, on_step
+        See :meth:`ddsh.Model.fit`.
+
+    Returns
+    -------
+    Result
+        Scores and everything needed to repeat the run.
+
+    Examples
+    --------
+    >>> import ddsh
+    >>> ddsh.evaluate("lsh", "sample").map > 0.3
+    True
+    """
+    fitted: Model = model if isinstance(model, Model) else Model(model)
+    data = (
+        dataset if isinstance(dataset, Dataset) else load(os.fspath(dataset), root=None if root is None else Path(root))
+    )
+    rule = get_protocol(protocol or data.protocol) if not isinstance(protocol, Protocol) else protocol
+    start = time.perf_counter()
+    split = rule.split(data, seed)
+    labels = data.labels.take(split.train)
+    fitted.fit(SomeImages(data.images, split.train), labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+    return evaluate_fitted(fitted, data, split, examples=examples, reranked=reranked, start=start)
+
+
+def evaluate_fitted(
+    model: Model,
+    dataset: Dataset,
+    split: Split,
+    *,
+    examples: bool = False,
+    reranked: bool = False,
+    start: float | None = None,
+) -> Result:
+    """Score a fitted model on the query set of a split.
+
+    Parameters
+    ----------
+    model : Model
+        The fitted model.
+    dataset : Dataset
+        The images.
+    split : Split
+        Which of them are query and database.
+    examples, reranked : bool
+        See :func:`evaluate`.
+    start : float, optional
+        When the work began, by ``time.perf_counter``; now by default.
+    """
+    start = time.perf_counter() if start is None else start
+    query_outputs = model.project(SomeImages(dataset.images, split.query))
+    database_outputs = model.project(SomeImages(dataset.images, split.database))
+    query, database = BinaryCodes.from_outputs(query_outputs), BinaryCodes.from_outputs(database_outputs)
+    labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
+    top_k = split.protocol.top_k
+    result = Result(
+        method=model.name,
+        n_bits=model.n_bits,
+        dataset=dataset.name,
+        protocol=split.protocol.name,
+        seed=split.seed,
+        split=split.fingerprint,
+        backbone=None if model.backbone is None else BackboneInfo(**model.backbone.describe()),
+        params=model.method.describe_params(),
+        scores=score(query, database, *labels, top_k=top_k).thinned(),
+        bits=bit_health(database, len(dataset.class_names)),
+        outputs=histogram_of_outputs(query_outputs) if model.method.inputs == "images" else None,
+        reranked=score_reranked(query_outputs, database_outputs, *labels, top_k) if reranked else None,
+        history=[EpochRecord(**epoch) for epoch in model.history],
+        seconds=time.perf_counter() - start,
+        peak_memory=_peak_memory(),
+        versions=versions(),
+    )
+    if examples:
+        result._examples = draw_examples(dataset, split, query, database)
+    return result
+
+
+def _peak_memory() -> int | None:
+    """Return the highest resident memory of this process so far, in bytes; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows keeps no such record
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a result depends on."""
+    found = {"ddsh": ddsh.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

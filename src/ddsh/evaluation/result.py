@@ -1,0 +1,393 @@
+"""Results: one run of one method, written and read by itself."""
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+from ddsh.errors import ArtefactError
+from ddsh.evaluation.bits import BitHealth
+from ddsh.evaluation.examples import Examples
+from ddsh.evaluation.outputs import Histogram, Reranked
+from ddsh.evaluation.scores import Scores
+from ddsh.storage import Manifest
+
+__all__ = ["BackboneInfo", "EpochRecord", "Machine", "Result", "Spread", "Summary", "read_results", "summarise"]
+
+_EXAMPLES = "examples"
+
+
+class BackboneInfo(BaseModel):
+    """The backbone of a result.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    image_size : int or None
+        Side of the images that it saw.
+    n_frozen : int
+        Stages that kept their weights.
+    weights : str or None
+        SHA-256 of its pretrained weights, where it is known.
+    """
+
+    name: str
+    image_size: int | None = None
+    n_frozen: int = 0
+    weights: str | None = None
+
+
+class EpochRecord(BaseModel):
+    """Loss and objective of one epoch.
+
+    Attributes
+    ----------
+    epoch : int
+        The first is 1.
+    loss : float or None
+        Mean over its mini-batches.
+    objective : float or None
+        The method's own objective, where it has one.
+    """
+
+    epoch: int
+    loss: float | None = None
+    objective: float | None = None
+
+
+class Machine(BaseModel):
+    """The machine that a result was made on.
+
+    Attributes
+    ----------
+    system, cpu : str
+        Operating system and processor.
+    cores : int
+        Processor cores that may be used.
+    memory : int
+        Bytes.
+    device : str
+        Where networks ran, such as ``cpu``.
+    """
+
+    system: str
+    cpu: str
+    cores: int
+    memory: int
+    device: str
+
+
+class Result(Manifest):
+    """One run of one method, with everything needed to repeat it.
+
+    Attributes
+    ----------
+    experiment, label : str
+        The experiment it belongs to, and the name of its row in tables.
+    method : str
+        The method's name.
+    n_bits : int
+        Code length.
+    dataset, protocol : str
+        What it was run on, and how it was split.
+    seed : int
+        Of the split.
+    split : str
+        The split's fingerprint.
+    backbone : BackboneInfo or None
+        The network behind features or codes; None for methods on pixels.
+    params : dict
+        Every parameter of the method, presets and defaults resolved.
+    scores : Scores
+        Scores of the query set.
+    bits : BitHealth or None
+        How well the codes of the database use their bits.
+    outputs : Histogram or None
+        Outputs of the network for the queries, after tanh; None for methods on features.
+    reranked : Reranked or None
+        Scores by real outputs, where they were asked for.
+    history : list of EpochRecord
+        Loss of every epoch; empty for methods that train no network.
+    seconds : float or None
+        Wall time of fitting, encoding and scoring.
+    peak_memory : int or None
+        Highest resident memory of the process so far, in bytes; None where the system does not say.
+    versions : dict of str to str
+        Python and the packages that matter.
+    commit : str or None
+        Of the code, where it is known.
+    machine : Machine or None
+        What it was made on, where it is known.
+    """
+
+    format_version = 2
+    experiment: str = ""
+    label: str = ""
+    method: str
+    n_bits: int = Field(strict=True)
+    dataset: str
+    protocol: str
+    seed: int = Field(strict=True)
+    split: str
+    backbone: BackboneInfo | None = None
+    params: dict[str, Any]
+    scores: Scores
+    bits: BitHealth | None = None
+    outputs: Histogram | None = None
+    reranked: Reranked | None = None
+    history: list[EpochRecord] = Field(default_factory=list)
+    seconds: float | None = Field(default=None, strict=True)
+    peak_memory: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    commit: str | None = None
+    machine: Machine | None = None
+    _examples: Examples | None = PrivateAttr(None)
+    _path: Path | None = PrivateAttr(None)
+
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ANN401 -- pydantic's own signature
+        """Refuse scores that are no numbers."""
+        for name in ("map", "map_low", "map_high"):
+            if not math.isfinite(getattr(self.scores, name)):
+                raise ValueError(f"scores.{name} is not a finite number")
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from or written to."""
+        return self._path
+
+    @property
+    def network(self) -> str:
+        """Name of the backbone; ``pixels`` where there is none."""
+        return "pixels" if self.backbone is None else self.backbone.name
+
+    @property
+    def map(self) -> float:
+        """Mean average precision."""
+        return self.scores.map
+
+    @property
+    def examples(self) -> Examples | None:
+        """Example queries with the images they retrieve, if they were kept beside the result."""
+        if self._examples is None and self._path is not None:
+            beside = self._path.parent / _EXAMPLES / self._path.name
+            self._examples = Examples.read(beside) if beside.is_file() else None
+        return self._examples
+
+    def metric(self, name: str) -> float | None:
+        """Return a metric of :data:`~ddsh.evaluation.METRICS`, or None where the result does not have it."""
+        scores = self.scores
+        older = {
+            "map": scores.map,
+            "map_low": scores.map_low,
+            "map_high": scores.map_high,
+            "precision_at_100": scores.precision_at.get(100),
+            "success_within_2": scores.success_rate.get(2),
+        }
+        return scores.metrics.get(name, older.get(name))
+
+    def with_facts(self, **changes: Any) -> "Result":  # noqa: ANN401 -- any field
+        """Return a copy with some fields changed, such as experiment, label, commit and machine."""
+        copied = self.model_copy(update=changes)
+        copied._examples = self._examples
+        return copied
+
+    def to_json(self) -> str:
+        """Return the content of the file: one line a field, so that changes can be compared."""
+        content = {"version": self.format_version, **self.model_dump(mode="json", exclude_none=True)}
+        lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+        return f"{{\n{lines}\n}}\n"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the result, and its examples into a folder beside it; each file atomically."""
+        target = Path(path)
+        if self._examples is not None:
+            self._examples.write(target.parent / _EXAMPLES / target.name)
+        super().write(target)
+        self._path = target
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, missing: str | None = None, advice: str | None = None) -> Self:
+        """Read a result; anything else is refused with a reason."""
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would block
+            raise ArtefactError(f"{path} is not a file.")
+        again = "remove it and run the experiment again"
+        result = super().read(path, missing=missing, advice=advice or again)
+        result._path = Path(path)
+        return result
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
+        """Read results of version 1: no version, the network among the parameters, epochs called passes."""
+        return _upgrade(content) if version is None else None
+
+
+def _upgrade(content: dict[str, Any]) -> dict[str, Any]:
+    # What a preset decided was not recorded: None says nothing.
+    params = {name: value for name, value in content["params"].items() if value is not None}
+    extension = params.get("extension")
+    owner = dict(extension) if isinstance(extension, dict) and "network" in extension else params
+    backbone = None
+    if content.get("network") != "pixels":
+        size = content.get("image_size") or owner.get("image_size")
+        backbone = {"name": content["network"], "image_size": size, "weights": content.get("weights")}
+        backbone["n_frozen"] = owner.get("n_frozen") or 0
+    for name in ("network", "image_size", "weights", "n_frozen", "device", "memory"):
+        owner.pop(name, None)
+    if isinstance(owner.get("training"), dict):
+        names = {"passes": "epochs", "final_rate": "final_lr"}
+        owner["training"] = {names.get(name, name): value for name, value in owner["training"].items()}
+    if owner is not params:
+        params["extension"] = owner
+    history = [
+        {"epoch" if name == "pass" else name: value for name, value in one.items()}
+        for one in content.get("history") or []
+    ]
+    dropped = ("network", "image_size", "weights", "examples", "params", "history")
+    kept = {name: value for name, value in content.items() if name not in dropped and value is not None}
+    return kept | {"backbone": backbone, "params": params, "history": history}
+
+
+def read_results(folder: str | os.PathLike[str]) -> tuple[list[Result], list[str]]:
+    """Read the results in a folder and in the folders right inside it.
+
+    Parameters
+    ----------
+    folder : path
+        A folder of results, or one with a folder for each experiment; it may be missing.
+
+    Returns
+    -------
+    list of Result
+        The results, by path.
+    list of str
+        Problems, one line each: files that are no results and copies of a run (both are left out), and runs that
+        cannot be compared because their splits differ.
+    """
+    root = Path(folder)
+    found: dict[tuple[Any, ...], Result] = {}
+    problems = []
+    for path in sorted([*root.glob("*.json"), *root.glob("*/*.json")]):
+        if path.parent.name == _EXAMPLES:
+            continue
+        try:
+            result = Result.read(path)
+        except ArtefactError as error:
+            problems.append(str(error))
+            continue
+        first = found.setdefault((*_group(result), result.seed), result)
+        if first is not result:
+            problems.append(f"{path} is the same run as {first.path}; it is left out.")
+    results = list(found.values())
+    firsts: dict[tuple[Any, ...], Result] = {}
+    mixed: dict[tuple[Any, ...], str] = {}
+    for result in results:
+        key = result.experiment, result.dataset, result.protocol, result.seed
+        first = firsts.setdefault(key, result)
+        if first.split != result.split:
+            mixed.setdefault(
+                key,
+                f"{first.path} and {result.path} are of different splits of {result.dataset}"
+                f" ({first.split[:8]} and {result.split[:8]}); they must not be compared.",
+            )
+    return results, problems + list(mixed.values())
+
+
+def _group(result: Result) -> tuple[Any, ...]:
+    """Return what runs share that differ in the seed alone."""
+    return result.experiment, result.dataset, result.protocol, result.label, result.n_bits
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds.
+
+    Parameters
+    ----------
+    mean : float
+        The mean.
+    deviation : float or None
+        The standard deviation of the sample; None for one seed.
+    """
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Spread":
+        """Return mean and standard deviation of some values."""
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+    def text(self, digits: int) -> str:
+        """Return ``mean ± deviation``, or the mean alone."""
+        mean = f"{self.mean:.{digits}f}"
+        return mean if self.deviation is None else f"{mean} ± {self.deviation:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Runs of an experiment that differ in the seed alone.
+
+    Parameters
+    ----------
+    experiment, dataset, protocol, label, method, network : str
+        What they share.
+    n_bits : int
+        Code length.
+    seeds : tuple of int
+        Their seeds.
+    map : Spread
+        Mean average precision.
+    precision_100, success_2, seconds : Spread or None
+        Precision among the first 100, share of queries with a hit within radius 2, and wall time; None where a run does
+        not have it.
+    """
+
+    experiment: str
+    dataset: str
+    protocol: str
+    label: str
+    method: str
+    network: str
+    n_bits: int
+    seeds: tuple[int, ...]
+    map: Spread
+    precision_100: Spread | None
+    success_2: Spread | None
+    seconds: Spread | None
+
+
+def summarise(results: Iterable[Result]) -> list[Summary]:
+    """Average results over seeds, by experiment, label and code length."""
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault(_group(result), []).append(result)
+
+    def spread(values: list[float | None]) -> Spread | None:
+        """Return mean and deviation, or None if a run lacks the value."""
+        known = [value for value in values if value is not None]
+        return Spread.of(known) if len(known) == len(values) else None
+
+    return [
+        Summary(
+            experiment=runs[0].experiment,
+            dataset=runs[0].dataset,
+            protocol=runs[0].protocol,
+            label=runs[0].label,
+            method=runs[0].method,
+            network=runs[0].network,
+            n_bits=runs[0].n_bits,
+            seeds=tuple(sorted(run.seed for run in runs)),
+            map=Spread.of([run.map for run in runs]),
+            precision_100=spread([run.metric("precision_at_100") for run in runs]),
+            success_2=spread([run.metric("success_within_2") for run in runs]),
+            seconds=spread([run.seconds for run in runs]),
+        )
+        for _, runs in sorted(groups.items())
+    ]

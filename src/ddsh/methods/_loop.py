@@ -1,0 +1,161 @@
+"""The training loop of all deep methods."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ddsh.backbones.frozen import from_channels_last
+from ddsh.errors import Diverged
+from ddsh.methods._batches import Batches
+from ddsh.methods._checkpoints import Checkpoint, Checkpoints
+from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, world
+from ddsh.methods.training import TrainingStep
+
+if TYPE_CHECKING:
+    from ddsh.methods._deep import DeepHasher, Rows
+
+__all__ = ["TrainingLoop"]
+
+
+class TrainingLoop:
+    """One training run with its optimiser, clock and checkpoints.
+
+    Parameters
+    ----------
+    method : DeepHasher
+        The method; its network is trained.
+    batches : Batches
+        The network's input.
+    on_step : callable, optional
+        Called after each mini-batch.
+    """
+
+    def __init__(self, method: "DeepHasher", batches: Batches, on_step: Callable[[TrainingStep], None] | None) -> None:
+        self.method, self.batches, self.on_step = method, batches, on_step
+        self.n_frozen = method._n_frozen()
+        self.schedule = method._schedule()
+        self.model = method.model_
+        self.device = self.model.head.weight.device
+        stages = self.model.backbone.stages()
+        for stage in stages[: self.n_frozen]:
+            stage.requires_grad_(False)
+        learning = [parameter for stage in stages[self.n_frozen :] for parameter in stage.parameters()]
+        groups = [{"params": list(self.model.head.parameters()), "factor": self.schedule.head_factor}]
+        if learning:
+            groups.insert(0, {"params": learning, "factor": 1.0})
+        self.optimiser = torch.optim.SGD(
+            groups,
+            lr=self.schedule.learning_rate,
+            momentum=self.schedule.momentum,
+            weight_decay=self.schedule.weight_decay,
+        )
+        self.history: list[dict[str, Any]] = []
+        self.step = 0
+        self.epoch_loss = 0.0
+        self.started = self.saved = time.monotonic()
+
+    def run(self, checkpoints: Checkpoints | None) -> None:
+        """Train from the start, or from the newest checkpoint."""
+        newest = checkpoints.latest() if checkpoints else None
+        if newest is not None:
+            rows, n_done = self._restore(newest)
+            self._run_epoch(len(self.history) - 1, rows, n_done, checkpoints)
+        for number in range(len(self.history), self.schedule.epochs):
+            rows, objective = self.method._begin_epoch(number)
+            self.epoch_loss = 0.0
+            self.history.append({"epoch": number + 1, "objective": objective, "loss": None})
+            self._run_epoch(number, rows, 0, checkpoints)
+
+    def _run_epoch(self, number: int, rows: "Rows", n_done: int, checkpoints: Checkpoints | None) -> None:
+        """Train on all mini-batches of an epoch but the first `n_done`."""
+        order = rows[np.argsort(self.method._rng(1, number).random(len(rows)), kind="stable")]
+        size = self.schedule.batch_size
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        self.model.train()
+        for place, batch in enumerate(batches[n_done:], n_done):
+            self.epoch_loss += self._train_batch(number, place, len(batches), batch)
+            self.step += 1
+            self.history[-1]["loss"] = self.epoch_loss / (place + 1)
+            if self.on_step is not None and world()[0] == 0:
+                total, finished = len(batches) * self.schedule.epochs, number * len(batches) + place + 1
+                per_second = finished / max(time.monotonic() - self.started, 1e-9)
+                self.on_step(
+                    TrainingStep(
+                        done=finished,
+                        total=total,
+                        epoch=number + 1,
+                        epochs=self.schedule.epochs,
+                        loss=self.history[-1]["loss"],
+                        objective=self.history[-1]["objective"],
+                        bits_per_second=per_second * len(rows) / len(batches) * self.method.n_bits,
+                        seconds_left=(total - finished) / per_second,
+                    )
+                )
+            is_due = time.monotonic() - self.saved >= self.schedule.checkpoint_seconds
+            if checkpoints and (place + 1 == len(batches) or is_due):
+                self._save(checkpoints, rows, place + 1)
+
+    def _train_batch(self, number: int, place: int, n_batches: int, batch: "Rows") -> float:
+        """Take one step down the gradient of a mini-batch; return its loss."""
+        rate = self.schedule.rate((number + place / n_batches) / self.schedule.epochs)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+        mine = my_share(batch)
+        inputs = my_share(self.batches.take(batch, self.method._rng(2, number, place)))
+        if self.n_frozen:
+            outputs = self.model.finish(from_channels_last(inputs).to(self.device), self.n_frozen)
+        else:
+            outputs = self.model(torch.from_numpy(inputs).to(self.device))
+        if self.method.needs_whole_batch:
+            loss = self.method._loss(gather_gradients(outputs, len(batch)), batch)
+        else:
+            loss = self.method._loss(outputs, mine)
+        loss = loss * (len(mine) / len(batch))
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        add_gradients(self.model)
+        self.optimiser.step()
+        everything = gather_rows(torch.cat([outputs.detach(), loss.detach().expand(len(mine), 1)], 1), len(batch))
+        values = everything.cpu().numpy()
+        if not np.isfinite(values).all():
+            raise Diverged("Training diverged: the loss is no longer finite. Choose a smaller learning rate.")
+        self.method._after_batch(batch, values[:, :-1])
+        return float(values[: world()[1], -1].sum())
+
+    def _save(self, checkpoints: Checkpoints, rows: "Rows", n_done: int) -> None:
+        if world()[0] == 0:
+            tensors = {f"model.{name}": tensor.cpu().numpy() for name, tensor in self.model.state_dict().items()}
+            for place, parameter in enumerate(self._parameters()):
+                momentum = self.optimiser.state.get(parameter, {}).get("momentum_buffer")
+                if momentum is not None:
+                    tensors[f"momentum.{place}"] = momentum.cpu().numpy()
+            tensors |= {f"method.{name}": array for name, array in self.method._state().items()}
+            facts = {"history": self.history, "done": n_done, "epoch_loss": self.epoch_loss}
+            checkpoints.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+        self.saved = time.monotonic()
+
+    def _restore(self, checkpoint: Checkpoint) -> tuple["Rows", int]:
+        """Restore a checkpoint; return the rows of its epoch and how many mini-batches of it are done."""
+        parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "method": {}}
+        for name, array in checkpoint.tensors.items():
+            kind, _, rest = name.partition(".")
+            if kind in parts:
+                parts[kind][rest] = array
+        self.model.load_state_dict({name: torch.from_numpy(array) for name, array in parts["model"].items()})
+        parameters = self._parameters()
+        for place, array in parts["momentum"].items():
+            parameter = parameters[int(place)]
+            self.optimiser.state[parameter]["momentum_buffer"] = torch.from_numpy(array).to(parameter).clone()
+        self.method._restore(parts["method"])
+        self.step = checkpoint.step
+        self.history = list(checkpoint.facts["history"])
+        self.epoch_loss = float(checkpoint.facts["epoch_loss"])
+        return checkpoint.tensors["rows"], int(checkpoint.facts["done"])
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]

@@ -1,0 +1,61 @@
+"""The methods by name; listing them imports none of them."""
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ddsh.errors import InvalidInput, MissingExtra, UnknownName
+from ddsh.plugins import find_object, plugin_names
+
+if TYPE_CHECKING:
+    from ddsh.methods.base import Hasher
+
+__all__ = ["METHODS", "get_method", "method_names"]
+
+METHODS: Mapping[str, str] = {
+    "cosdish": "ddsh.methods.cosdish:COSDISH",
+    "ddsh": "ddsh.methods.ddsh:DDSH",
+    "ddsh0": "ddsh.methods.ddsh:DDSH0",
+    "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
+    "dhn": "ddsh.methods.dhn:DHN",
+    "dpsh": "ddsh.methods.dpsh:DPSH",
+    "dsh": "ddsh.methods.dsh:DSH",
+    "fasth": "ddsh.methods.fasth:FastH",
+    "itq": "ddsh.methods.itq:ITQ",
+    "lfh": "ddsh.methods.lfh:LFH",
+    "lsh": "ddsh.methods.lsh:LSH",
+    "sdh": "ddsh.methods.sdh:SDH",
+}
+"""The methods that come with ddsh: ``module:class`` by name."""
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods, those of installed plugins included."""
+    return sorted({*METHODS, *plugin_names("ddsh.methods")})
+
+
+def get_method(name: str) -> "type[Hasher]":
+    """Return the class of a method.
+
+    Parameters
+    ----------
+    name : str
+        A name of :data:`METHODS`, an entry point of the group ``ddsh.methods``, or ``module:Class``.
+    """
+    if name in METHODS:
+        module, cls = METHODS[name].split(":")
+        try:
+            found: Any = getattr(importlib.import_module(module), cls)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtra(name, "PyTorch", "deep") from error
+    else:
+        found = find_object(name, "ddsh.methods")
+        if found is None:
+            raise UnknownName("method", name, method_names())
+    from ddsh.methods.base import Hasher
+
+    if not (isinstance(found, type) and issubclass(found, Hasher)):
+        raise InvalidInput(f"{name} is no method: expected a subclass of ddsh.methods.Hasher.")
+    return found
