@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from ddsh.evaluation.records import Spread, Summary
+from ddsh.evaluation.result import Spread, Summary
 from ddsh.report.table import Table, TableCell
 
 if TYPE_CHECKING:

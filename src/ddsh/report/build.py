@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ddsh.errors import ArtefactError, MissingExtra, UnknownName
-from ddsh.evaluation.records import Record, read_results
+from ddsh.evaluation.result import Result, read_results
 from ddsh.report.case_study import CaseFigure, CaseStudy, case_figure, case_study
 from ddsh.report.charts import FORMATS, Chart, Kind, make_charts
 from ddsh.report.paper import Paper, read_paper
@@ -130,7 +130,7 @@ class SectionView:
     charts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def read_folder(folder: str | os.PathLike[str]) -> tuple[list[Record], list[str]]:
+def read_folder(folder: str | os.PathLike[str]) -> tuple[list[Result], list[str]]:
     """Read the results in a folder.
 
     Parameters
@@ -140,7 +140,7 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[list[Record], list[str]
 
     Returns
     -------
-    list of Record
+    list of Result
         The results.
     list of str
         What is wrong with its files, one line each.
@@ -153,19 +153,20 @@ def read_folder(folder: str | os.PathLike[str]) -> tuple[list[Record], list[str]
     folder = Path(folder)
     if not folder.is_dir():
         raise ArtefactError(f"{folder} is not a folder; results are made by: ddsh reproduce")
-    records, problems = read_results(folder)
+    results, problems = read_results(folder)
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
-        if path.is_file() and path.suffix not in _RESULT_FILES and not path.name.startswith("."):
+        is_known = path.suffix in _RESULT_FILES or path.parent.name == "examples"
+        if path.is_file() and not is_known and not path.name.startswith("."):
             problems.append(f"{path} is not a result of ddsh; it is ignored.")
     problems = [printable(problem) for problem in problems]
-    if not records:
+    if not results:
         first = f" ({problems[0]})" if problems else ""
         raise ArtefactError(f"{folder} holds no results{first}; they are made by: ddsh reproduce")
-    return records, problems
+    return results, problems
 
 
 def write_report(
-    records: Sequence[Record],
+    results: Sequence[Result],
     out: str | os.PathLike[str],
     *,
     problems: Iterable[str] = (),
@@ -178,7 +179,7 @@ def write_report(
 
     Parameters
     ----------
-    records : sequence of Record
+    results : sequence of Result
         The results.
     out : path
         Folder for ``index.html``, ``images/`` and ``figures/``; it is made if needed.
@@ -201,17 +202,17 @@ def write_report(
     for name in formats:
         if name not in FORMATS:
             raise UnknownName("format", name, FORMATS)
-    known = {record.experiment for record in records}
+    known = {result.experiment for result in results}
     for name in first:
         if name not in known:
             raise UnknownName("experiment", name, known)
     if first and only_first:
-        records = [record for record in records if record.experiment in first]
-    runs, malformed = read_runs(records)
+        results = [result for result in results if result.experiment in first]
+    runs, malformed = read_runs(results)
     paper = read_paper()
     sections = make_sections(runs, paper, first)
     if not sections:
-        raise ArtefactError(f"None of {len(records)} results can be shown. {' '.join(malformed[:1])}")
+        raise ArtefactError(f"None of {len(results)} results can be shown. {' '.join(malformed[:1])}")
     missing = [line for section in sections if not section.is_sweep for line in missing_runs(section)]
     lines = tuple(map(printable, [*problems, *malformed, *missing]))
     views = _make_views(sections, paper)
@@ -289,9 +290,7 @@ def _draw(
                 "title": job.title,
                 "text": job.text,
                 "panels": renderers.panels(files["svg"], job, styles, prefix),
-                "legend": [
-                    (style, renderers.sample(style, kind, f"{prefix}:key-{style.number}")) for style in shown
-                ],
+                "legend": [(style, renderers.sample(style, kind, f"{prefix}:key-{style.number}")) for style in shown],
             }
             name = job.name
         else:
@@ -312,7 +311,7 @@ def _render(views: Sequence[SectionView], problems: Sequence[str]) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["count_of"] = count_of
-    environment.filters["grouped"] = lambda number: f"{number:,}" if isinstance(number, int) else "unknown"
+    environment.filters["grouped"] = lambda number: f"{number:,}" if number else "unknown"
     style, script = (loader.get_source(environment, name)[0] for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("page.html").render(

@@ -1,6 +1,5 @@
 """Case studies: queries with the images that each method finds."""
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -170,9 +169,8 @@ def case_study(section: Section, paper: Paper, name: str) -> CaseStudy | None:
     sheets = []
     lines: dict[int, list[Line]] = {}
     for number, (label, examples) in enumerate(by_label.items()):
-        head, _, data = examples.sheet.partition(",")
-        file = f"{name}-case-study-{number + 1}.{'png' if 'png' in head else 'jpg'}"
-        sheets.append(Sheet(file, examples.columns, len(examples.queries), base64.b64decode(data)))
+        file = f"{name}-case-study-{number + 1}.jpg"
+        sheets.append(Sheet(file, examples.columns, len(examples.queries), examples.jpeg))
         for row, query in enumerate(examples.queries):
             lines.setdefault(query.row, []).append(Line(paper.name(label), number, row, query))
     cases = tuple(Case(row, found[0].query.label, tuple(found)) for row, found in lines.items())

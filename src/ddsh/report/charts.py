@@ -7,8 +7,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal, TypeAlias
 
+from ddsh.evaluation.result import EpochRecord
 from ddsh.evaluation.scores import RADII
-from ddsh.report.runs import Epoch, PrecisionRecall
+from ddsh.report.runs import PrecisionRecallCurve
 from ddsh.report.sections import Cell, Section
 
 __all__ = [
@@ -217,7 +218,8 @@ def success_rate_chart(section: Section) -> Chart:
             rates = [
                 (cell.n_bits, rate)
                 for cell in section.in_order()
-                if cell.label == label and (rate := cell.spread(lambda run: run.success_rate.get(radius)))
+                if cell.label == label
+                and (rate := cell.spread(lambda run, radius=radius: run.success_rate.get(radius)))
             ]
             if rates:
                 series.append(
@@ -276,14 +278,14 @@ def outputs_chart(section: Section) -> Chart:
 def training_chart(section: Section, measure: Literal["loss", "objective"]) -> Chart:
     """Return loss or objective by epoch."""
 
-    def value(epoch: Epoch) -> float | None:
+    def value(epoch: EpochRecord) -> float | None:
         """Return the measure of an epoch."""
         return epoch.loss if measure == "loss" else epoch.objective
 
     def series(cell: Cell) -> Series | None:
         """Return the training curve of a cell, if it has one."""
         history = next((run.history for run in cell.runs if run.history), ())
-        steps = [(float(epoch.epoch), y) for epoch in history if (y := value(epoch)) is not None and y > 0]
+        steps = [(float(epoch.epoch), found) for epoch in history if (found := value(epoch)) is not None and found > 0]
         if not steps:
             return None
         x, y = zip(*steps, strict=True)
@@ -340,14 +342,11 @@ FIGURES = (*CHARTS, "case-study", "settings")
 
 def _panels_by_bits(section: Section, series: Callable[[Cell], Series | None], like: Panel) -> tuple[Panel, ...]:
     """Return a panel for each code length with data."""
-    panels = []
-    for n_bits in section.bits:
-        if found := tuple(filter(None, map(series, section.in_order(n_bits)))):
-            panels.append(replace(like, title=f"{n_bits} bits", series=found))
-    return tuple(panels)
+    found = ((n_bits, tuple(filter(None, map(series, section.in_order(n_bits))))) for n_bits in section.bits)
+    return tuple(replace(like, title=f"{n_bits} bits", series=lines) for n_bits, lines in found if lines)
 
 
-def _mean_curve(curves: Iterable[PrecisionRecall | None]) -> PrecisionRecall | None:
+def _mean_curve(curves: Iterable[PrecisionRecallCurve | None]) -> PrecisionRecallCurve | None:
     """Return the mean of the curves that have the ranks or radii of the first."""
     known = [curve for curve in curves if curve is not None]
     if not known:
@@ -357,7 +356,7 @@ def _mean_curve(curves: Iterable[PrecisionRecall | None]) -> PrecisionRecall | N
         tuple(map(fmean, zip(*columns, strict=True)))
         for columns in ([curve.precision for curve in same], [curve.recall for curve in same])
     )
-    return PrecisionRecall(known[0].at, precision, recall)
+    return PrecisionRecallCurve(known[0].at, precision, recall)
 
 
 def _nearest(values: Sequence[float], targets: Iterable[float]) -> tuple[int, ...]:

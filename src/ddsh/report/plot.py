@@ -107,8 +107,8 @@ def draw_chart(chart: Chart, styles: Styles, formats: Iterable[str]) -> dict[str
             else Line2D([], [], label=style.name, **_line_style(style, kind))
             for style in shown
         ]
-        place = "center right" if columns == 1 else "lower center"
-        figure.legend(handles=handles, loc=place, ncols=legend_columns, handlelength=2.6)
+        layout: dict[str, Any] = {"loc": "center right" if columns == 1 else "lower center", "ncols": legend_columns}
+        figure.legend(handles=handles, handlelength=2.6, **layout)
         return {name: _save(figure, name) for name in formats}
 
 
@@ -173,33 +173,36 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Styles, number: int) -> None:
                 bar.set_gid(series_id(number, style, f"-bar-{bar_number}"))
         else:
             _draw_line(axes, series, style, panel.kind, number)
-    if panel.x_limits:
-        axes.set_xlim(*panel.x_limits)
+    if panel.kind == "bars":
+        axes.grid(visible=False, axis="x")
+    _set_x_axis(axes, panel)
     if panel.y_limits:
         axes.set_ylim(*panel.y_limits)
     elif panel.kind == "steps":
         axes.set_ylim(bottom=0)
-    if panel.x_log and _is_wide(x for series in panel.series for x in series.x):
-        axes.set_xscale("log")
-        _set_log_ticks(axes.xaxis)
-    elif not panel.ticks and not panel.x_limits:
-        whole = all(float(x).is_integer() for series in panel.series for x in series.x)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
-    if panel.y_log and _is_wide(y for series in panel.series for y in series.y):
+    elif panel.y_log and _is_wide(y for series in panel.series for y in series.y):
         axes.set_yscale("log")
         _set_log_ticks(axes.yaxis)
-    if panel.kind == "bars":
-        axes.grid(visible=False, axis="x")
+
+
+def _set_x_axis(axes: Axes, panel: Panel) -> None:
+    values = [x for series in panel.series for x in series.x]
+    if panel.x_limits:
+        axes.set_xlim(*panel.x_limits)
+    elif panel.x_log and _is_wide(values):
+        axes.set_xscale("log")
+        _set_log_ticks(axes.xaxis)
+    elif not panel.ticks:
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=all(float(x).is_integer() for x in values)))
     if panel.ticks:
-        positions = [float(place if isinstance(tick, str) else tick) for place, tick in enumerate(panel.ticks)]
-        if panel.kind == "bars":
-            positions = [float(place) for place in range(len(panel.ticks))]
-        elif isinstance(panel.ticks[0], str):
-            axes.set_xlim(-0.5, len(positions) - 0.5)
         names = [tick if isinstance(tick, str) else f"{tick:g}" for tick in panel.ticks]
         names = [name if len(name) <= _LONGEST_TICK else f"…{name[1 - _LONGEST_TICK :]}" for name in names]
+        by_value = panel.kind != "bars" and not isinstance(panel.ticks[0], str)
+        positions = [float(tick) for tick in panel.ticks] if by_value else [float(i) for i in range(len(names))]
         axes.set_xticks(positions, names, **_SLANTED if sum(map(len, names)) > _LONG_TICKS else {})
         axes.xaxis.set_minor_locator(NullLocator())
+        if isinstance(panel.ticks[0], str):
+            axes.set_xlim(-0.5, len(names) - 0.5)
 
 
 def _draw_line(axes: Axes, series: Series, style: Style, kind: Kind, number: int) -> None:

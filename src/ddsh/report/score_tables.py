@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from ddsh.errors import UnknownName
-from ddsh.evaluation.records import Record
+from ddsh.evaluation.result import Result
 from ddsh.report.paper import Paper, read_paper
 from ddsh.report.runs import ReportedRun, read_runs
 from ddsh.report.sections import Cell, Section, flat_params, make_sections
@@ -30,14 +30,14 @@ _MAX_ITEMS = 40
 _UNKNOWN = "not recorded"
 
 
-def markdown_table(records: Iterable[Record], experiment: str) -> str:
+def markdown_table(results: Iterable[Result], experiment: str) -> str:
     """Return MAP of an experiment as a Markdown table, labels x code lengths.
 
     The paper's scores are in brackets where its protocol is the same.
 
     Parameters
     ----------
-    records : iterable of Record
+    results : iterable of Result
         Results; those of other experiments are ignored.
     experiment : str
         Name of the experiment.
@@ -47,7 +47,7 @@ def markdown_table(records: Iterable[Record], experiment: str) -> str:
     str
         One table, or one for each dataset and protocol of the experiment.
     """
-    runs, _ = read_runs(records)
+    runs, _ = read_runs(results)
     known = {run.experiment for run in runs}
     if experiment not in known:
         raise UnknownName("experiment", experiment, known)
@@ -138,7 +138,7 @@ def bit_health_table(cells: Iterable[Cell], title: str, paper: Paper) -> Table:
 
 def runs_table(section: Section, paper: Paper) -> Table:
     """Return all runs, with tie bounds, cost and origin."""
-    rows = tuple(
+    rows: tuple[tuple[str | TableCell, ...], ...] = tuple(
         (
             paper.name(run.label),
             str(run.n_bits),
@@ -153,7 +153,8 @@ def runs_table(section: Section, paper: Paper) -> Table:
         for run in section.runs
     )
     names = ("method", "bits", "seed", "split", "MAP", "worst ties", "best ties", "seconds", "memory")
-    return Table((*names, "network", "commit"), rows, "lrrr" + "r" * 5 + "ll", f"All runs, {section.experiment}", "runs")
+    title = f"All runs, {section.experiment}"
+    return Table((*names, "network", "commit"), rows, "lrrr" + "r" * 5 + "ll", title, "runs")
 
 
 def parameters_table(section: Section, paper: Paper) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddsh.evaluation.records import Spread
+from ddsh.evaluation.result import Spread
 from ddsh.report.paper import Paper
 from ddsh.report.runs import ReportedRun
 from ddsh.report.style import shorten
@@ -210,8 +210,8 @@ def missing_runs(section: Section) -> list[str]:
             cell = section.cells.get((label, n_bits))
             if seeds := tuple(seed for seed in section.seeds if cell is None or seed not in cell.seeds):
                 missing.setdefault(seeds, []).append(n_bits)
-        for seeds, bits in missing.items():
-            gaps.setdefault((tuple(bits), seeds), []).append(label)
+        for seeds, lengths in missing.items():
+            gaps.setdefault((tuple(lengths), seeds), []).append(label)
     lines = []
     for (bits, seeds), labels in gaps.items():
         more = f" and {len(labels) - _MAX_NAMED} more" if len(labels) > _MAX_NAMED else ""

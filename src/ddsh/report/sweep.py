@@ -32,7 +32,8 @@ def varying_settings(section: Section) -> dict[str, dict[tuple[str, int], Any]]:
     for place, cell in section.cells.items():
         run = cell.runs[0]
         settings = {name.rpartition(".")[2]: value for name, value in flat_params(run.params)}
-        settings |= {"n_bits": cell.n_bits, "network": run.network, "image_size": run.image_size}
+        settings |= {"n_bits": cell.n_bits, "network": run.network}
+        settings |= {"image_size": run.image_size, "n_frozen": run.n_frozen}
         for name, value in settings.items():
             values.setdefault(name, {})[place] = value
             by_method.setdefault((name, run.method), set()).add(repr(value))
