@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Note", "Table", "TableCell"]
+__all__ = ["Note", "TableCell", "TextTable"]
 
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LATEX = str.maketrans(
@@ -77,7 +77,7 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A header and rows of cells.
 
     Parameters
@@ -110,7 +110,7 @@ class Table:
         """All rows, with every cell as a `TableCell`."""
         return [[TableCell(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
 
-    def select(self, columns: Sequence[str]) -> "Table":
+    def select(self, columns: Sequence[str]) -> "TextTable":
         """Return a table with some of the columns, by name."""
         places = [self.header.index(name) for name in columns]
         rows = tuple(tuple(row[place] for place in places) for row in self.rows)
