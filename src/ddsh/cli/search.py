@@ -59,7 +59,7 @@ def create(
 ) -> None:
     """Index images; run it again after a cut, and it goes on where it stopped."""
     from ddsh.search import ImageSearch
-    from ddsh.search.folder import is_search
+    from ddsh.search.local import is_search
 
     found = _Images.of(images, root)
     if is_search(out):

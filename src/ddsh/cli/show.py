@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
 
 _NAMED = 10
-_COLUMNS = tuple(tables.HEADER.index(name) for name in ("method", "bits", "seeds", "MAP", "P@100"))
+_COLUMNS = ("method", "bits", "seeds", "MAP", "P@100")
 _LEARNS_FROM = {"none": "nothing", "unsupervised": "items", "supervised": "labels"}
 
 
@@ -315,11 +315,7 @@ def summaries(lines: Sequence[Summary]) -> None:
     """Show results, one table for each experiment and one line for all seeds."""
     for (experiment, dataset, protocol), group in groupby(lines, key=_table_of):
         _print(f"[bold]{escape(experiment)}[/] ({escape(dataset)}, protocol {escape(protocol)})")
-        table = _table(*(tables.HEADER[column] for column in _COLUMNS), right=range(1, len(_COLUMNS)))
-        for line in group:
-            cells = tables.cells(line)
-            table.add_row(*(escape(cells[column]) for column in _COLUMNS))
-        _print(table)
+        _print(tables.rich_table(tables.summary_table(list(group)).select(_COLUMNS)))
     if not lines:
         _print("No results.")
 

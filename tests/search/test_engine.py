@@ -1,0 +1,482 @@
+"""Image search from end to end: images in, similar images out."""
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from small_photos import draw, huge_png, touch
+
+import ddsh
+from ddsh import ImageSearch
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError, BrokenImage, DdshError, InvalidInput, UnknownName
+from ddsh.index import INDEXES
+from ddsh.methods.lsh import LSH
+from ddsh.model import Model
+from ddsh.search import Busy
+from ddsh.search.local import write_lock
+
+
+def pixels(path):
+    return np.asarray(Image.open(path).convert("RGB"))
+
+
+def code_of(model, path):
+    return Model.load(model).encode([path])
+
+
+def test_an_indexed_image_finds_itself_first_and_then_by_distance_and_id(search, photos, model):
+    target = photos / "red" / "3.png"
+    hits = search.query(target, k=18)
+    assert hits[0].distance == 0
+    assert str(target) in {hit.path for hit in hits if hit.distance == 0}
+    assert [(hit.distance, hit.id) for hit in hits] == sorted((hit.distance, hit.id) for hit in hits)
+    asked = code_of(model, target)
+    for hit in hits:
+        found = code_of(model, hit.path)
+        assert hit.distance == int(asked.hamming(found)[0, 0]) == len(hit.flipped)
+        assert hit.bits == "".join(map(str, found.bits()[0].tolist()))
+        assert all(found.bits()[0, bit] != asked.bits()[0, bit] for bit in hit.flipped)
+
+
+def test_path_bytes_array_and_id_ask_for_the_same(search, photos):
+    target = photos / "green" / "2.png"
+    expected = [(hit.id, hit.distance) for hit in search.query(target)]
+    for query in (str(target), target.read_bytes(), pixels(target), search.id_of(target)):
+        assert [(hit.id, hit.distance) for hit in search.query(query)] == expected
+
+
+def test_more_than_there_is_returns_what_there_is(search):
+    assert len(search.query(1, k=10_000)) == len(search) == 18
+
+
+def test_a_radius_leaves_out_what_is_farther_away(search):
+    everything = search.query(1, k=100)
+    for radius in (0, 3, 16, 1000):
+        expected = [hit for hit in everything if hit.distance <= radius]
+        assert search.query(1, k=100, radius=radius) == expected
+    assert search.query(1, k=2, radius=16) == everything[:2]
+
+
+def test_a_label_leaves_out_images_without_it(tmp_path, model, photos):
+    files = sorted(photos.rglob("*.png"))
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add(files, labels=[(path.parent.name, "any") for path in files])
+        hits = search.query(files[0], k=100, label="red")
+        assert {hit.labels for hit in hits} == {("any", "red")}
+        assert len(hits) == 6
+        assert search.info().labels == {"any": 18, "blue": 6, "green": 6, "red": 6}
+        with pytest.raises(UnknownName, match="Did you mean 'red'"):
+            search.query(files[0], label="rad")
+        search.remove([hits[0].id])
+        assert len(search.query(files[0], k=100, label="red")) == 5
+
+
+def test_every_index_gives_the_same_answers(tmp_path, model, photos):
+    answers = []
+    for name in (*INDEXES, "auto"):
+        with ImageSearch.create(tmp_path / name, model, index=name) as search:
+            search.add(photos)
+            answers.append([(hit.id, hit.distance) for hit in search.query(5, k=12)])
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_an_unknown_index_is_refused_before_anything_is_made(tmp_path, model):
+    with pytest.raises(UnknownName, match="Did you mean 'exact'"):
+        ImageSearch.create(tmp_path / "index", model, index="exakt")
+    assert not (tmp_path / "index").exists()
+
+
+def test_images_that_are_there_are_not_coded_again(search, photos):
+    again = search.add(photos)
+    assert (len(again.known), again.added, again.encoded) == (18, (), 0)
+    shutil.copy(photos / "red" / "0.png", photos / "red" / "copy.png")
+    copied = search.add(photos)
+    assert (len(copied.added), copied.encoded) == (1, 0)
+    copy = search.entry(copied.added[0])
+    assert copy.sha256 == search.entry(search.id_of(photos / "red" / "0.png")).sha256
+    assert {hit.id for hit in search.query(copy.id, radius=0)} >= {copy.id, search.id_of(photos / "red" / "0.png")}
+
+
+def test_adding_a_changed_file_codes_it_again_and_keeps_its_id(search, photos, rng):
+    path, picture = photos / "red" / "0.png", draw(rng, (0, 250, 250))
+    number = search.id_of(path)
+    Image.fromarray(picture).save(path)
+    touch(path)
+    report = search.add(photos)
+    assert (report.changed, len(report.known), report.encoded) == ((number,), 17, 1)
+    assert number in {hit.id for hit in search.query(picture, radius=0)}
+    with sqlite3.connect(search.folder / "catalogue.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM contents").fetchone() == (18,)
+    connection.close()
+
+
+def test_copies_that_are_added_together_are_coded_once(tmp_path, model, photos):
+    for number in range(5):
+        shutil.copy(photos / "red" / "0.png", photos / f"copy{number}.png")
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        report = search.add(photos)
+        assert (len(report.added), report.encoded) == (23, 18)
+        assert (search.info().n_images, search.info().n_contents) == (23, 18)
+
+
+def test_a_broken_file_is_listed_and_the_others_are_added(tmp_path, model, photos):
+    (photos / "text.png").write_text("no image")
+    (photos / "empty.jpg").touch()
+    whole = (photos / "red" / "0.png").read_bytes()
+    (photos / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (photos / "huge.png").write_bytes(huge_png())
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        report = search.add([photos, tmp_path / "nowhere.png"])
+        assert len(report.added) == len(search) == 18
+        reasons = {skipped.path: skipped.reason for skipped in report.broken}
+        assert {path.rsplit("/", 1)[1] for path in reasons} == {
+            "text.png", "empty.jpg", "cut.png", "huge.png", "nowhere.png",
+        }  # fmt: skip
+        assert reasons[str(photos / "empty.jpg")] == "the file is empty"
+        assert reasons[str(tmp_path / "nowhere.png")] == "does not exist"
+
+
+def test_an_image_of_a_size_that_the_model_cannot_take_is_listed(search, tmp_path):
+    Image.new("RGB", (20, 30)).save(tmp_path / "large.png")
+    report = search.add(tmp_path / "large.png")
+    assert "20 x 30 pixels" in report.broken[0].reason
+    with pytest.raises(InvalidInput, match="the model takes 768"):
+        search.query(tmp_path / "large.png")
+
+
+def test_a_name_that_is_no_text_is_listed(search, tmp_path, photos):
+    strange = bytes(tmp_path / "x") + b"\xff.png"
+    shutil.copy(photos / "red" / "0.png", strange)
+    report = search.add(tmp_path)
+    assert search.id_of(os.fsdecode(strange)) is None
+    assert [skipped.reason for skipped in report.broken] == ["the name is not text in UTF-8; rename the file"]
+
+
+def test_images_without_a_file_are_kept_as_one(search, rng, photos):
+    picture = draw(rng, (10, 200, 200))
+    upload = (photos / "red" / "1.png").read_bytes() + b" "
+    report = search.add(
+        [picture, upload, b"nothing"], labels=["mine", None, None], metadata=[{"from": "me"}, None, None]
+    )
+    assert len(report.added) == 2
+    assert len(report.broken) == 1
+    mine, uploaded = search.entries(report.added)
+    assert (mine.labels, mine.metadata) == (("mine",), {"from": "me"})
+    assert np.array_equal(pixels(mine.path), picture)
+    assert (search.folder / "images").samefile(uploaded.path.rsplit("/", 1)[0])
+    assert search.query(picture, k=1)[0].distance == 0
+    assert len(search.add([picture]).known) == 1
+    search.remove([mine.id])
+    assert len(list((search.folder / "images").iterdir())) == 1
+
+
+def test_the_whole_folder_can_be_moved(search, rng, tmp_path):
+    picture = draw(rng, (10, 200, 200))
+    kept = search.add(picture).added[0]
+    search.close()
+    (tmp_path / "index").rename(tmp_path / "elsewhere")
+    with ImageSearch.open(tmp_path / "elsewhere") as moved:
+        assert np.array_equal(pixels(moved.entry(kept).path), picture)
+        assert moved.query(kept, k=1)[0].distance == 0
+        assert moved.thumbnail(kept)[:2] == b"\xff\xd8"
+
+
+def test_labels_and_metadata_of_a_known_image_are_replaced_only_if_given(search, photos):
+    path = photos / "red" / "0.png"
+    search.add([path], labels=["warm"], metadata=[{"taken": 1999}])
+    search.add([path])
+    entry = search.entry(search.id_of(path))
+    assert (entry.labels, entry.metadata) == (("warm",), {"taken": 1999})
+    search.add([path], labels=[["hot", "red"]], metadata=[{}])
+    entry = search.entry(search.id_of(path))
+    assert (entry.labels, entry.metadata) == (("hot", "red"), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"labels": ["a"]}, "2 images but 1 labels"),
+        ({"labels": [" ", "a"]}, "A label is a line"),
+        ({"labels": ["a\nb", "a"]}, "A label is a line"),
+        ({"labels": ["a" * 201, "a"]}, "A label is a line"),
+        ({"metadata": [{"x": float("nan")}, None]}, "Metadata must be JSON"),
+        ({"metadata": [{"x": object()}, None]}, "Metadata must be JSON"),
+        ({"metadata": [{"x": "y" * 70_000}, None]}, "the limit is 65,536"),
+    ],
+)
+def test_labels_and_metadata_that_cannot_be_kept_are_refused_in_one_line(search, photos, options, words):
+    files = sorted(photos.rglob("*.png"))[:2]
+    with pytest.raises(InvalidInput, match=words) as caught:
+        search.add(files, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_removing_is_all_or_nothing(search):
+    with pytest.raises(InvalidInput, match="1 of 3 ids are not in the index, such as 99"):
+        search.remove([1, 2, 99])
+    assert len(search) == 18
+    assert search.remove([1, 2, 2]) == 2
+    assert len(search) == 16
+    assert not {1, 2} & {hit.id for hit in search.query(3, k=100)}
+    with pytest.raises(InvalidInput, match="No image has the id 1"):
+        search.query(1)
+    with pytest.raises(InvalidInput, match="No image has the id 1"):
+        search.entry(1)
+
+
+def test_the_id_of_a_removed_image_is_never_given_again(search, photos):
+    last = max(hit.id for hit in search.query(1, k=100))
+    path = search.entry(last).path
+    search.remove([last])
+    assert search.add(path).added == (last + 1,)
+
+
+def test_the_last_image_can_be_removed_and_an_empty_index_finds_nothing(search, photos):
+    search.remove(search.ids(limit=1000))
+    assert len(search) == 0
+    assert search.query(photos / "red" / "0.png") == []
+    assert search.duplicates() == []
+    assert search.info().n_codes == 0
+    with ImageSearch.open(search.folder) as opened:
+        assert opened.query(photos / "red" / "0.png", radius=3) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"k": 0}, "k must be an integer, 1 or more; got 0"),
+        ({"k": -1}, "got -1"),
+        ({"k": 1.5}, "got 1.5"),
+        ({"radius": -1}, "radius must be 0 or more; got -1"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused_in_one_line(search, options, words):
+    with pytest.raises(InvalidInput, match=words) as caught:
+        search.query(1, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", b"<svg/>", huge_png()])
+def test_a_query_that_is_no_image_is_refused_in_one_line(search, tmp_path, content):
+    (tmp_path / "query.png").write_bytes(content)
+    for query in (content, tmp_path / "query.png"):
+        with pytest.raises(BrokenImage) as caught:
+            search.query(query)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("query", [True, None, 1.5, np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), "/no/such/file"])
+def test_a_query_of_another_kind_is_refused(search, query):
+    with pytest.raises(DdshError):
+        search.query(query)
+
+
+def test_a_model_that_is_not_the_indexes_own_is_refused(search, model, other_model):
+    with pytest.raises(ArtefactError, match="was made with another model") as caught:
+        ImageSearch.open(search.folder, model=other_model)
+    assert "\n" not in str(caught.value)
+    with ImageSearch.open(search.folder, model=model) as opened:
+        assert len(opened) == 18
+
+
+def test_a_model_folder_that_was_swapped_is_refused(search, other_model):
+    for name in ("model.json", "model.safetensors"):
+        shutil.copy(other_model / name, search.folder / "model" / name)
+    with pytest.raises(ArtefactError, match="than its own model folder"):
+        ImageSearch.open(search.folder)
+
+
+def test_a_catalogue_of_another_model_is_refused(search, tmp_path, other_model):
+    search.close()
+    with ImageSearch.create(tmp_path / "other", other_model):
+        pass
+    shutil.copy(tmp_path / "other" / "catalogue.sqlite", search.folder / "catalogue.sqlite")
+    with pytest.raises(ArtefactError, match="than its catalogue"):
+        ImageSearch.open(search.folder)
+
+
+def test_the_same_weights_with_another_preprocessing_are_another_model(tmp_path, deep_model):
+    facts = json.loads((deep_model / "model.json").read_text())
+    shutil.copytree(deep_model, tmp_path / "model")
+    facts["backbone"]["image_size"] = 31  # as many pixels come out of the last block as with 28
+    (tmp_path / "model" / "model.json").write_text(json.dumps(facts))
+    with ImageSearch.create(tmp_path / "index", deep_model), pytest.raises(ArtefactError, match="another model"):
+        ImageSearch.open(tmp_path / "index", model=tmp_path / "model")
+
+
+def test_features_of_a_network_are_taken_where_the_model_was_trained_on_them(tmp_path, rng):
+    backbones = pytest.importorskip("ddsh.backbones")
+    pictures = [rng.integers(0, 256, (20 + number, 40, 3), np.uint8) for number in range(4)]
+    models = {size: Model(LSH(n_bits=20), backbones.Backbone("small", image_size=size)) for size in (32, 40)}
+    for size, trained in models.items():
+        trained.fit(pictures).save(tmp_path / f"{size}")
+    with ImageSearch.create(tmp_path / "index", tmp_path / "32") as search:
+        search.add(pictures)
+        found = {hit.id: hit.bits for hit in search.query(1)}
+        assert search.info().preprocessing["features"] == "small"
+    expected = models[32].encode(pictures).bits().tolist()
+    assert [found[number] for number in sorted(found)] == ["".join(map(str, bits)) for bits in expected]
+    with pytest.raises(ArtefactError, match="another model"):
+        ImageSearch.open(tmp_path / "index", model=tmp_path / "40")
+
+
+def test_a_folder_that_is_in_use_is_not_taken(search, model, tmp_path):
+    with pytest.raises(InvalidInput, match="exists and is not empty"):
+        ImageSearch.create(search.folder, model)
+    (tmp_path / "empty").mkdir()
+    with ImageSearch.create(tmp_path / "empty", model) as made:
+        assert len(made) == 0
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "nonsense", '{"version": 99}'])
+def test_a_folder_that_is_no_index_is_refused_in_one_line(tmp_path, content):
+    with pytest.raises(ArtefactError, match="holds no search index"):
+        ImageSearch.open(tmp_path)
+    (tmp_path / "search.json").write_text(content)
+    with pytest.raises(ArtefactError) as caught:
+        ImageSearch.open(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_catalogue_is_refused_in_one_line(search):
+    search.close()
+    path = search.folder / "catalogue.sqlite"
+    for content in (b"nonsense" * 1000, b""):
+        path.write_bytes(content)
+        with pytest.raises(ArtefactError, match="catalogue") as caught:
+            ImageSearch.open(search.folder)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_second_writer_is_told_to_wait_and_readers_are_not(search, photos):
+    with write_lock(search.folder, 0), ImageSearch.open(search.folder, wait=0.05) as other:
+        with pytest.raises(Busy, match="is being changed by process"):
+            other.add(photos)
+        with pytest.raises(Busy):
+            other.remove([1])
+        assert len(other.query(1, k=100)) == 18
+    with ImageSearch.open(search.folder, wait=0.05) as other:
+        assert other.remove([1]) == 1
+
+
+def test_a_reader_sees_what_another_one_wrote(search, tmp_path, rng):
+    with ImageSearch.open(search.folder) as reader:
+        assert len(reader.query(1, k=100)) == 18
+        new = search.add(draw(rng, (5, 5, 5))).added[0]
+        assert new in {hit.id for hit in reader.query(1, k=100)}
+        search.remove([new, 2])
+        assert not {new, 2} & {hit.id for hit in reader.query(1, k=100)}
+
+
+def test_searches_go_on_in_threads_while_images_come_and_go(search, rng):
+    pictures = [draw(rng, (5, 100, 5)) for _ in range(30)]
+    problems, done = [], threading.Event()
+
+    def ask():
+        try:
+            while not done.is_set():
+                hits = search.query(1, k=100)
+                assert len(hits) >= 18
+                assert len({hit.id for hit in hits}) == len(hits)
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for start in range(0, 30, 10):
+        search.remove(search.add(pictures[start : start + 10]).added)
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert not problems
+
+
+def test_progress_counts_every_image(search, photos):
+    seen = []
+    search.add(photos, on_progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(number, 18) for number in range(1, 19)]
+
+
+def test_more_images_than_a_batch_are_added_in_order(tmp_path, model, rng):
+    pictures = [draw(rng, (rng.integers(256), 100, 100)) for _ in range(300)]
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        report = search.add(pictures)
+        assert len(report.added) == 300
+        assert search.info().generation == 3
+        for place in (0, 127, 128, 299):
+            assert np.array_equal(pixels(search.entry(report.added[place]).path), pictures[place])
+
+
+def test_a_network_sees_images_of_any_size_as_the_method_itself_does(tmp_path, deep_model, rng):
+    sizes = [(28, 28, 3), (300, 200, 3), (17, 90, 1), (1, 1, 3)]
+    pictures = [rng.integers(0, 256, size, np.uint8) for size in sizes]
+    with ImageSearch.create(tmp_path / "index", deep_model) as search:
+        ids = search.add(pictures).added
+        method = Model.load(deep_model).method
+        expected = method.encode([pixels(search.entry(number).path) for number in ids])
+        found = {hit.id: hit.bits for hit in search.query(pictures[0])}
+    assert [found[number] for number in ids] == ["".join(map(str, bits)) for bits in expected.bits().tolist()]
+
+
+@pytest.mark.parametrize("keep_outputs", [True, False])
+def test_reranking_puts_what_is_nearest_in_real_outputs_first(tmp_path, model, rng, keep_outputs):
+    pictures = np.stack([draw(rng, (rng.integers(256), 120, 120)) for _ in range(60)])
+    outputs = Model.load(model).project(pictures)
+    with ImageSearch.create(tmp_path / "index", model, keep_outputs=keep_outputs) as search:
+        search.add(pictures)
+        plain = search.query(pictures[7], k=60)
+        ranked = search.query(pictures[7], k=60, rerank=True)
+        assert search.query(pictures[7], k=5, rerank=True) == ranked[:5]
+        inside = search.query(pictures[7], k=60, radius=4, rerank=True)
+        assert {hit.id for hit in inside} == {hit.id for hit in plain if hit.distance <= 4}
+    assert {hit.id for hit in ranked} == {hit.id for hit in plain}
+    database = outputs if keep_outputs else BinaryCodes.from_outputs(outputs).signs() * np.abs(outputs[7]).mean()
+    bounded = np.tanh(2 * np.concatenate([outputs[7:8], database]) / np.abs(outputs[7]).mean())
+    angle = bounded[1:] @ bounded[0] / np.linalg.norm(bounded[1:], axis=1)
+    ours = np.array([angle[hit.id - 1] for hit in ranked])
+    assert np.all(np.diff(ours) < 1e-3)
+    assert ranked != plain
+
+
+@settings(max_examples=12)
+@given(st.lists(st.sampled_from(["add", "remove", "open", "query"]), max_size=8), st.integers(0, 2**32 - 1))
+def test_any_sequence_of_changes_leaves_index_and_catalogue_in_step(tmp_path_factory, model, steps, seed):
+    rng = np.random.default_rng(seed)
+    search = ImageSearch.create(tmp_path_factory.mktemp("steps") / "index", model)
+    expected = {}
+    for step in steps:
+        if step == "add":
+            pictures = [draw(rng, (rng.integers(256), 100, 100)) for _ in range(rng.integers(1, 4))]
+            expected |= dict(zip(search.add(pictures).added, pictures, strict=True))
+        elif step == "remove" and expected:
+            number = int(rng.choice(list(expected)))
+            search.remove([number])
+            del expected[number]
+        elif step == "open":
+            search.close()
+            search = ImageSearch.open(search.folder)
+        hits = search.query(draw(rng, (0, 0, 0)), k=100)
+        assert {hit.id for hit in hits} == set(expected)
+    search.close()
+
+
+def test_image_search_is_a_name_of_the_package():
+    assert ddsh.ImageSearch is ImageSearch
+
+
+def test_an_image_is_called_by_its_file_or_where_it_has_none_by_its_number(tmp_path, model, rng):
+    pixels = draw(rng, (200, 0, 0))
+    file = tmp_path / "cat.png"
+    Image.fromarray(pixels).save(file)
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add([file, 255 - pixels])
+        assert [search.entry(number).name for number in search.ids()] == ["cat.png", f"image {search.ids()[1]}"]
