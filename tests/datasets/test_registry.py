@@ -1,13 +1,11 @@
 import importlib
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ddsh.datasets import DATASETS, PROTOCOLS, Protocol, load
-from ddsh.datasets.check import check
+from ddsh.datasets import DATASETS, load
 from ddsh.errors import DataError, UnknownName
 
 
@@ -93,72 +91,7 @@ def test_strict_refuses_a_list_whose_images_are_missing(photos, tmp_path):
         load(tmp_path / "list.txt", images_root=photos, strict=True)
 
 
-def test_a_check_finds_images_that_lists_put_into_both_parts(photos, tmp_path):
-    (photos / "x_test.txt").write_text("cat/0.png 1 0\ncat/2.png 1 0\n")
-    (photos / "x_database.txt").write_text("cat/2.png 1 0\ndog/1.png 0 1\n")
-    dataset = load(photos / "x")
-    report = check(dataset, PROTOCOLS["given"])
-    assert [Path(query).name for query, _ in report.shared] == ["2.png"]
-    assert len(PROTOCOLS["given"].split(dataset, 0).database) == 1
-
-
-def test_every_copy_of_a_query_is_reported(photos):
-    for name in ("a", "b"):
-        (photos / "dog" / f"{name}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    (photos / "table.jsonl").write_text(
-        "\n".join(
-            json.dumps({"path": path, "label": "x", "part": part})
-            for path, part in [("cat/0.png", "query"), ("dog/a.png", "query"), ("dog/b.png", "database")]
-        )
-    )
-    report = check(load(photos / "table.jsonl"), PROTOCOLS["given"])
-    assert len({query for query, _ in report.shared}) == 2
-    assert report.n_readable == 3
-
-
 def test_every_dataset_names_a_loader_that_exists():
     for card in DATASETS.values():
         module, function = card.loader.split(":")
         assert callable(getattr(importlib.import_module(module), function))
-
-
-def test_a_check_finds_duplicates_between_query_and_database(photos):
-    (photos / "dog" / "copy.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    (photos / "dog" / "broken.png").write_bytes(b"not an image")
-    dataset = load(photos)
-    one_each = Protocol("one", query_per_class=1)
-    seen = []
-    reports = [check(dataset, one_each, seed, lambda done, total: seen.append((done, total))) for seed in range(12)]
-    assert seen[:9] == [(n, 9) for n in range(1, 10)]
-    for report in reports:
-        assert report.n_duplicates == 1
-        assert report.class_counts == {"cat": 4, "dog": 5}
-        assert report.sizes == {"8 x 6": 7, "5 x 5": 2}
-        assert [Path(file.path).name for file in report.broken] == ["broken.png"]
-        assert report.split == one_each.split(dataset, report.seed).fingerprint
-        for pair in report.shared:
-            assert {Path(path).name for path in pair} == {"0.png", "copy.png"}
-    shared = [len(report.shared) for report in reports]
-    expected = []
-    for seed in range(12):
-        split = one_each.split(dataset, seed)
-        names = {Path(dataset.images.name(int(row))).name for row in split.query}
-        expected.append(int(len(names & {"0.png", "copy.png"}) == 1))
-    assert shared == expected
-    assert sum(shared) > 0
-
-
-def test_a_check_of_a_dataset_that_cannot_be_split_says_why(photos):
-    report = check(load(photos), PROTOCOLS["own"])
-    assert report.split is None
-    assert "class 'cat' has 4 images" in report.no_split
-    assert json.loads(json.dumps(report.to_dict()))["n_images"] == 8
-
-
-def test_a_check_lists_images_that_went_missing(photos):
-    dataset = load(photos)
-    (photos / "cat" / "0.png").unlink()
-    report = check(dataset, PROTOCOLS["own"])
-    assert len(report.broken) == 1
-    assert "0.png" in report.broken[0].path
-    assert "0.png" not in report.broken[0].reason

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.base import Dataset
 from ddsh.datasets.protocols import Split
 from ddsh.images import Image
 from ddsh.labels import MultiLabels

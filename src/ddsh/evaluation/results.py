@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import ddsh
 from ddsh.backbones.registry import BACKBONES
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.base import Dataset
 from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import InvalidInput
 from ddsh.evaluation.examples import Examples, draw_examples

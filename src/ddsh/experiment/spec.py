@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ddsh.datasets import Protocol, get_protocol
+from ddsh.datasets import Protocol, SubsampledProtocol, get_protocol
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.experiment.smaller import SmallerProtocol
 
 NETWORK_PARAMS = ("network", "image_size", "n_frozen", "weights")
 """What an experiment may say once for all of its methods."""
@@ -152,7 +151,7 @@ class Spec:
         whole, quick = get_protocol(self.protocol), self.quick
         if not self.is_quick or (quick.n_query, quick.n_train, quick.n_database) == (None, None, None):
             return whole
-        return SmallerProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
+        return SubsampledProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
 
     def folder(self, results: Path) -> Path:
         """Return where its results go; those of a quick look are kept apart."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets.base import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import Image, find_images
 from ddsh.index.reranking import Outputs, to_half

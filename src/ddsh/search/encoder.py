@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.base import Dataset
 from ddsh.errors import InvalidInput
 from ddsh.evaluation.results import items, network_params
 from ddsh.images import Image

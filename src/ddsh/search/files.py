@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets.base import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import MAX_BYTES, Image, as_image, check_file, decode_image, encode_png, extension_of
 from ddsh.search.looks import look_of

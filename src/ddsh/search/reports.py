@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets.base import Skipped
 
 
 @dataclass(frozen=True)
