@@ -214,7 +214,7 @@ class FileImages(Images):
     """
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
-        self.paths = tuple(map(Path, paths))
+        self.paths = tuple(path if isinstance(path, Path) else Path(path) for path in paths)
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -276,3 +276,26 @@ def test_a_subsampled_split_depends_on_the_seed_and_the_sizes_alone(toy):
     assert first == again != other
     larger = SubsampledProtocol.of(Protocol("toy", query_per_class=10), 31, 40, 200)
     assert larger.split(toy, 0).fingerprint != first
+
+
+FINGERPRINTS = [
+    ("sample", "sample", 0, "cb4eedb4393d2c0ba05661b34bfbf9a442db590311de45a9006bbbfb5b0e872d"),
+    ("sample", "sample-validation", 0, "56249200cdcba499fd529bec0f9ca8e63a8d152a1830b9f1aaf2f872640cf06b"),
+    ("sample", "sample-quick", 0, "15b9d8b8e6853fae6815bfe3c2a3bb741a4266124684b367d327662bb04ef943"),
+    ("sample", "sample-validation-quick", 1, "82d54d82b4bb5b4330a35221db2e8fbe970275a9a390878096c7d1c1ad5bedea"),
+    ("sample", "own", 0, "e904735a93952ac23d53dc5a3a0cd5a63c1605b3440cc034a2ead03a498e672c"),
+    ("cifar10", "cifar10", 0, "b7dfa697e1110df563eff287234d03a6986ee925a11ad1bfe8bf1ecf7aa6db5e"),
+    ("cifar10", "cifar10-quick", 0, "f2f376a0a9c65ea0f28d7229aa65779c23c9211bdc85d0daa3e8b744d1f92bf5"),
+    ("cifar10", "cifar10-validation-quick", 0, "65e518b8460bc976da2fca6703290a6bd7b5d640bdce076be9bb4e0710493f13"),
+    ("svhn", "svhn", 1, "5317c2e708985141e2a599595c9933a28e003717ef7a87b5c933cf0eef7a7976"),
+    ("svhn", "svhn-quick", 0, "047205a2ba114036f471b073f906dcdffc56c365bbbc20b8c79b67b35945ebda"),
+]
+
+
+@pytest.mark.parametrize(("name", "protocol", "seed", "fingerprint"), FINGERPRINTS)
+def test_fingerprints_never_change(request, name, protocol, seed, fingerprint):
+    root = None if name == "sample" else request.getfixturevalue("data_root")
+    rule = get_protocol(protocol.removesuffix("-quick"))
+    if protocol.endswith("-quick"):
+        rule = SubsampledProtocol.of(rule, 100, 500, 2000)
+    assert rule.split(load(name, root=root), seed).fingerprint == fingerprint

@@ -1,6 +1,7 @@
 """Labelled image files: check that they can be read, and build a dataset."""
 
 import os
+import re
 import reprlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ PARTS = ("query", "train", "database")
 
 _BATCH = 1024
 _N_NAMED = 5
+# A line break means an unclosed quote; JSON escapes can produce NUL and lone surrogates.
+_NO_TEXT = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,7 @@ def check_text(value: object, what: str, where: str) -> str:
     """Return `value` if it is one line of valid text, or raise."""
     if not isinstance(value, str):
         raise DataError(f"{where}: {what} must be a string, got {reprlib.repr(value)}.")
-    # A line break means an unclosed quote; JSON escapes can produce NUL and lone surrogates.
-    if any(character < " " or "\ud800" <= character <= "\udfff" for character in value):
+    if _NO_TEXT.search(value):
         raise DataError(f"{where}: {what} {reprlib.repr(value)} holds characters that are no text.")
     return value
 
@@ -83,7 +85,8 @@ def find_readable(
     try:
         for start in range(0, len(files), _BATCH):
             batch = files[start : start + _BATCH]
-            for done, (file, problem) in enumerate(zip(batch, pool.map(problem_of, batch), strict=True), start + 1):
+            problems = pool.map(problem_of, batch) if verify else map(problem_of, batch)
+            for done, (file, problem) in enumerate(zip(batch, problems, strict=True), start + 1):
                 if problem is None:
                     readable.append(file)
                 else:
