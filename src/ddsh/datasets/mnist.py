@@ -1,4 +1,4 @@
-"""MNIST's idx files, plain or gzipped: MNIST, Fashion-MNIST, and the sample that comes with the package.
+"""MNIST, Fashion-MNIST and the bundled sample, from idx files.
 
 References
 ----------
@@ -9,18 +9,22 @@ Algorithms." arXiv:1708.07747, 2017.
 
 import gzip
 import math
+import os
 import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.base import Dataset
 from ddsh.errors import DataError
 from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
+
+__all__ = ["DIGITS", "FASHION", "find_idx", "load", "load_fashion", "load_mnist", "load_sample", "read_idx"]
 
 DIGITS = tuple("0123456789")
 FASHION = (
@@ -39,24 +43,24 @@ _SAMPLE = Path(__file__).parent / "sample"
 _UNSIGNED_BYTE = 8
 
 
-def load_mnist(root: Path) -> Dataset:
+def load_mnist(root: str | os.PathLike[str]) -> Dataset:
     """Read MNIST: 60,000 images of part ``train``, then 10,000 of part ``test``."""
     return load(root, name="mnist", class_names=DIGITS)
 
 
-def load_fashion(root: Path) -> Dataset:
+def load_fashion(root: str | os.PathLike[str]) -> Dataset:
     """Read Fashion-MNIST: 60,000 images of part ``train``, then 10,000 of part ``test``."""
     return load(root, name="fashion-mnist", class_names=FASHION)
 
 
-def load_sample(root: Path = _SAMPLE) -> Dataset:
-    """Read the sample that comes with ddsh: 1,000 query and 10,000 database images of Fashion-MNIST."""
+def load_sample(root: str | os.PathLike[str] = _SAMPLE) -> Dataset:
+    """Read the sample bundled with ddsh: 1,000 query and 10,000 database images of Fashion-MNIST."""
     files = {"query": "query", "database": "database"}
     return load(root, name="sample", class_names=FASHION, files=files, protocol="sample")
 
 
 def load(
-    root: Path,
+    root: str | os.PathLike[str],
     *,
     name: str,
     class_names: tuple[str, ...],
@@ -70,22 +74,32 @@ def load(
     root : path
         The folder.
     name : str
-        The dataset's name.
+        Name of the dataset.
     class_names : tuple of str
-        What the labels mean.
+        Names of the classes.
     files : mapping of str to str, optional
-        What the files of each part start with; MNIST's ``train`` and ``t10k`` if not given.
+        Prefix of the files of each part; MNIST's ``train`` and ``t10k`` by default.
     protocol : str
-        The usual protocol.
+        Name of the default protocol.
 
     Returns
     -------
     Dataset
         The parts, one after the other.
     """
-    stems = files or {"train": "train", "test": "t10k"}
-    images = [_images(find(root, stem, "images", 3)) for stem in stems.values()]
-    labels = [_labels(find(root, stem, "labels", 1), len(class_names)) for stem in stems.values()]
+    prefixes = files or {"train": "train", "test": "t10k"}
+    images, labels = [], []
+    for prefix in prefixes.values():
+        path = find_idx(root, prefix, "images", 3)
+        shape = _read_shape(path)
+        if len(shape) != 3:
+            raise DataError(f"{path}: expected images (n, height, width), its header says {shape}.")
+        images.append(ArrayImages(lambda path=path: read_idx(path)[..., None], shape[0], str(path)))  # type: ignore[misc]
+        path = find_idx(root, prefix, "labels", 1)
+        values = read_idx(path)
+        if values.ndim != 1 or values.max(initial=0) >= len(class_names):
+            raise DataError(f"{path}: expected labels 0 to {len(class_names) - 1}.")
+        labels.append(values.astype(np.int64))
     rows = np.arange(sum(map(len, labels)))
     parts = np.split(rows, np.cumsum([len(part) for part in labels])[:-1])
     return Dataset(
@@ -93,70 +107,53 @@ def load(
         images=StackedImages(images),
         labels=SingleLabels(np.concatenate(labels)),
         class_names=class_names,
-        parts=dict(zip(stems, parts, strict=True)),
+        parts=dict(zip(prefixes, parts, strict=True)),
         protocol=protocol,
     )
 
 
-def find(root: Path, stem: str, kind: str, n_dims: int) -> Path:
-    """Return the idx file of a part under the names in use: with ``-`` or ``.`` before ``idx``, plain or gzipped."""
-    names = [f"{stem}-{kind}{dot}idx{n_dims}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]
+def find_idx(root: str | os.PathLike[str], prefix: str, kind: str, n_dims: int) -> Path:
+    """Return the idx file of a part: with ``-`` or ``.`` before ``idx``, plain or gzipped."""
+    names = [f"{prefix}-{kind}{dot}idx{n_dims}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]
     for name in names:
-        if (root / name).is_file():
-            return root / name
+        if Path(root, name).is_file():
+            return Path(root, name)
     raise DataError(f"{root} holds no {names[0]} (plain or .gz).")
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
+def read_idx(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """Read an idx file of unsigned bytes; a plain one is memory-mapped."""
-    shape = _shape(path)
+    path = Path(path)
+    shape = _read_shape(path)
     offset = 4 + 4 * len(shape)
     if path.suffix != ".gz":
         return np.memmap(path, np.uint8, mode="r", offset=offset, shape=shape)
     n_bytes = math.prod(shape)
-    with _open(path) as file:
-        data = _read(file, path, offset + n_bytes + 1)
+    data = _read_bytes(path, offset + n_bytes + 1)
     if len(data) != offset + n_bytes:
         raise DataError(f"{path}: its header promises {n_bytes:,} bytes of data, which do not follow.")
     return np.frombuffer(data, np.uint8, offset=offset).reshape(shape)
 
 
-def _images(path: Path) -> ArrayImages:
-    shape = _shape(path)
-    if len(shape) != 3:
-        raise DataError(f"{path}: expected images (n, height, width), its header says {shape}.")
-    return ArrayImages(lambda: read_idx(path)[..., None], shape[0], str(path))
-
-
-def _labels(path: Path, n_classes: int) -> NDArray[Any]:
-    labels = read_idx(path)
-    if labels.ndim != 1 or labels.max(initial=0) >= n_classes:
-        raise DataError(f"{path}: expected labels 0 to {n_classes - 1}.")
-    return labels.astype(np.int64)
-
-
-def _shape(path: Path) -> tuple[int, ...]:
-    """Read the header of an idx file: two zero bytes, the type, the number of dimensions, the dimensions."""
-    with _open(path) as file:
-        magic = _read(file, path, 4)
-        if len(magic) != 4 or magic[:3] != bytes([0, 0, _UNSIGNED_BYTE]) or not 1 <= magic[3] <= 3:
-            raise DataError(f"{path} is not an idx file of unsigned bytes.")
-        sizes = _read(file, path, 4 * magic[3])
-    if len(sizes) != 4 * magic[3]:
+def _read_shape(path: Path) -> tuple[int, ...]:
+    """Read the header of an idx file: two zero bytes, type, number of dimensions, dimensions."""
+    header = _read_bytes(path, 16)
+    if len(header) < 4 or header[:3] != bytes([0, 0, _UNSIGNED_BYTE]) or not 1 <= header[3] <= 3:
+        raise DataError(f"{path} is not an idx file of unsigned bytes.")
+    n_bytes = 4 + 4 * header[3]
+    if len(header) < n_bytes:
         raise DataError(f"{path} ends within its header.")
-    shape: tuple[int, ...] = struct.unpack(f">{magic[3]}I", sizes)
-    expected = 4 + len(sizes) + math.prod(shape)
+    shape: tuple[int, ...] = struct.unpack(f">{header[3]}I", header[4:n_bytes])
+    expected = n_bytes + math.prod(shape)
     if path.suffix != ".gz" and path.stat().st_size != expected:
         raise DataError(f"{path}: {path.stat().st_size:,} bytes, its header promises {expected:,}.")
     return shape
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
-
-
-def _read(file: BinaryIO, path: Path, n_bytes: int) -> bytes:
+def _read_bytes(path: Path, n_bytes: int) -> bytes:
+    """Return the first bytes of a plain or gzipped file."""
     try:
-        return file.read(n_bytes)
-    except (OSError, EOFError) as error:
+        with cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+            return file.read(n_bytes)
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); get the file again.") from error

@@ -24,8 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddsh.datasets.fetch import fetch
-from ddsh.datasets.sources import SOURCES, RemoteFile, Source
+from ddsh.datasets.download import SOURCES, RemoteFile, Source, fetch
 from ddsh.errors import DataError, DownloadError, InvalidInput, UnknownName
 
 BODY = random.Random(7).randbytes(100_000)

@@ -1,47 +1,47 @@
-"""A look at a whole dataset: counts, sizes, broken files, and images that are both query and database."""
+"""Dataset check: class counts, sizes, broken files, duplicates, leaks."""
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ddsh.datasets.dataset import Dataset, Skipped
+from ddsh.datasets.base import Dataset, ProgressCallback, Skipped
 from ddsh.datasets.protocols import Protocol, Split
 from ddsh.errors import BrokenImage, DataError
-from ddsh.images import Image
+
+__all__ = ["DatasetReport", "check_dataset", "refuse_broken"]
 
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """What :func:`check` found.
+    """Result of :func:`check_dataset`.
 
     Parameters
     ----------
     name : str
-        The dataset.
+        Name of the dataset.
     n_images : int
-        Images of the dataset.
+        Number of images.
     n_readable : int
-        How many of them could be read.
+        Number of images that can be read.
     class_counts : dict of str to int
-        Images of each class.
+        Number of images of each class.
     labels_per_image : float
-        Mean number of labels.
+        Mean number of labels per image.
     sizes : dict of str to int
-        Images of each size ``width x height``, most frequent first.
+        Number of images of each size ``width x height``, most frequent first.
     broken : tuple of Skipped
         Files that cannot be used, and why.
     n_duplicates : int
-        Images that are pixel for pixel equal to an earlier one.
+        Number of images with the same pixels as an earlier one.
     shared : tuple of (str, str)
-        Pairs of a query and a database image that are pixel for pixel equal, or one and the same.
+        Pairs of a query and a database image with the same pixels.
     protocol, seed : str, int
-        The split that was looked at.
+        Protocol and seed of the split.
     split : str or None
-        Its fingerprint, or None if the dataset cannot be split so.
+        Fingerprint of the split, or None if the dataset cannot be split by this protocol.
     no_split : str or None
-        Why it cannot.
+        Why it cannot be split.
     """
 
     name: str
@@ -63,29 +63,36 @@ class DatasetReport:
         return asdict(self)
 
 
-def check(
-    dataset: Dataset, protocol: Protocol, seed: int = 0, on_progress: Callable[[int, int], None] | None = None
+def check_dataset(
+    dataset: Dataset, protocol: Protocol, seed: int = 0, on_progress: ProgressCallback | None = None
 ) -> DatasetReport:
-    """Read every image once and report what is there.
+    """Read every image once and report broken files, duplicates and leaks.
 
     Parameters
     ----------
     dataset : Dataset
-        What to look at.
+        The dataset; it is not changed.
     protocol : Protocol
-        Which images are query and which are database.
+        Decides which images are query and which are database.
     seed : int
-        Of the split.
+        Seed of the split.
     on_progress : callable, optional
-        Called with (done, total) as images are read.
-
-    Returns
-    -------
-    DatasetReport
-        The findings; nothing is changed.
+        Called with (done, total) after each image.
     """
-    split, reason = _try_split(dataset, protocol, seed)
+    split: Split | None = None
+    reason: str | None = None
+    try:
+        split = protocol.split(dataset, seed)
+    except DataError as error:
+        reason = str(error)
     digests, sizes, broken = _read_all(dataset, on_progress)
+    pairs: list[tuple[int, int]] = []
+    if split is not None:
+        copies = defaultdict(list)
+        for row in split.database.tolist():
+            copies[digests.get(row)].append(row)
+        pairs += [(row, row) for row in protocol.listed_twice(dataset, split.query)]
+        pairs += [(row, copy) for row in split.query.tolist() if row in digests for copy in copies[digests[row]]]
     counts = dataset.class_counts()
     return DatasetReport(
         name=dataset.name,
@@ -96,7 +103,7 @@ def check(
         sizes=dict(sizes.most_common()),
         broken=dataset.skipped + broken,
         n_duplicates=len(digests) - len(set(digests.values())),
-        shared=_shared(dataset, split, digests) if split else (),
+        shared=tuple((dataset.images.name(query), dataset.images.name(copy)) for query, copy in pairs),
         protocol=protocol.name,
         seed=seed,
         split=split.fingerprint if split else None,
@@ -104,25 +111,18 @@ def check(
     )
 
 
-def refuse_broken(dataset: Dataset, on_progress: Callable[[int, int], None] | None = None) -> None:
-    """Raise if any image cannot be read; the line says how many and names the first."""
+def refuse_broken(dataset: Dataset, on_progress: ProgressCallback | None = None) -> None:
+    """Raise if any image cannot be read; the message has the number and the first few."""
     broken = _read_all(dataset, on_progress)[2]
     if broken:
         named = "; ".join(f"{file.path} ({file.reason.removesuffix('.')})" for file in broken[:5])
         raise DataError(f"{dataset.name}: {len(broken):,} images cannot be read: {named}. Mend or remove them.")
 
 
-def _try_split(dataset: Dataset, protocol: Protocol, seed: int) -> tuple[Split | None, str | None]:
-    try:
-        return protocol.split(dataset, seed), None
-    except DataError as error:
-        return None, str(error)
-
-
 def _read_all(
-    dataset: Dataset, on_progress: Callable[[int, int], None] | None
+    dataset: Dataset, on_progress: ProgressCallback | None
 ) -> tuple[dict[int, bytes], Counter[str], tuple[Skipped, ...]]:
-    """Return the digest of each readable image, how many have each size, and the broken ones."""
+    """Return the digest of each readable image, the number of each size, and the broken images."""
     digests: dict[int, bytes] = {}
     sizes: Counter[str] = Counter()
     broken = []
@@ -133,22 +133,9 @@ def _read_all(
             name = dataset.images.name(row)
             broken.append(Skipped(name, str(error).removeprefix(f"{name}: ")))
         else:
-            digests[row] = _digest(image)
+            shape = repr(image.shape).encode()
+            digests[row] = hashlib.blake2b(image.tobytes(), digest_size=16, key=shape).digest()
             sizes[f"{image.shape[1]} x {image.shape[0]}"] += 1
         if on_progress:
             on_progress(row + 1, len(dataset))
     return digests, sizes, tuple(broken)
-
-
-def _digest(image: Image) -> bytes:
-    return hashlib.blake2b(image.tobytes(), digest_size=16, key=repr(image.shape).encode()).digest()
-
-
-def _shared(dataset: Dataset, split: Split, digests: dict[int, bytes]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of equal query and database images."""
-    copies = defaultdict(list)
-    for row in split.database.tolist():
-        copies[digests.get(row)].append(row)
-    pairs = [(row, row) for row in split.protocol.listed_twice(dataset, split.query)]
-    pairs += [(row, copy) for row in split.query.tolist() if row in digests for copy in copies[digests[row]]]
-    return tuple((dataset.images.name(query), dataset.images.name(copy)) for query, copy in pairs)

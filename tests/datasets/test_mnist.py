@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddsh.datasets import idx
+from ddsh.datasets import mnist
 from ddsh.errors import DataError
 from ddsh.labels import SingleLabels
 
@@ -39,7 +39,7 @@ def _write(folder, files, dot="-", compress=False):
 @pytest.mark.parametrize("compress", [False, True])
 def test_files_are_read_plain_and_gzipped_under_both_names(tmp_path, files, dot, compress):
     _write(tmp_path, files, dot, compress)
-    dataset = idx.load_mnist(tmp_path)
+    dataset = mnist.load_mnist(tmp_path)
     images, labels = files
     assert np.array_equal(np.stack(list(dataset.images.take(np.arange(7))))[..., 0], images["train"])
     assert np.array_equal(dataset.images[8], images["t10k"][1][..., None])
@@ -53,7 +53,7 @@ def test_bytes_that_are_no_idx_file_are_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("idx") / "x"
     path.write_bytes(data)
     try:
-        array = idx.read_idx(path)
+        array = mnist.read_idx(path)
     except DataError:
         return
     assert _idx(array) == data
@@ -63,13 +63,13 @@ def test_bytes_that_are_no_idx_file_are_refused(tmp_path_factory, data):
 @pytest.mark.parametrize("change", ["short", "long", "type", "gzip"])
 def test_a_damaged_file_is_refused(tmp_path, files, compress, change):
     _write(tmp_path, files, compress=compress)
-    path = idx.find(tmp_path, "train", "images", 3)
+    path = mnist.find_idx(tmp_path, "train", "images", 3)
     data = _idx(files[0]["train"])
     data = {"short": data[:-1], "long": data + b"x", "type": b"\0\0\x0d" + data[3:], "gzip": data}[change]
     written = gzip.compress(data) if compress else data
     path.write_bytes(written[: len(written) // 2] if change == "gzip" else written)
     with pytest.raises(DataError, match="train-images") as caught:
-        _ = idx.load_mnist(tmp_path).images[0]
+        _ = mnist.load_mnist(tmp_path).images[0]
     assert "\n" not in str(caught.value)
 
 
@@ -77,23 +77,23 @@ def test_labels_of_a_class_without_a_name_are_refused(tmp_path, files):
     files[1]["t10k"][1] = 10
     _write(tmp_path, files)
     with pytest.raises(DataError, match="labels 0 to 9"):
-        idx.load_fashion(tmp_path)
+        mnist.load_fashion(tmp_path)
 
 
 def test_more_labels_than_images_are_refused(tmp_path, files):
     files[1]["t10k"] = np.zeros(5, np.uint8)
     _write(tmp_path, files)
     with pytest.raises(DataError, match="10 images but 12 labels"):
-        idx.load_fashion(tmp_path)
+        mnist.load_fashion(tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte \(plain or \.gz\)"):
-        idx.load_mnist(tmp_path)
+        mnist.load_mnist(tmp_path)
 
 
 def test_the_sample_is_balanced_and_real():
-    sample = idx.load_sample()
+    sample = mnist.load_sample()
     assert isinstance(sample.labels, SingleLabels)
     for part, per_class in (("query", 100), ("database", 1000)):
         counts = np.bincount(sample.labels.values[sample.parts[part]])

@@ -1,17 +1,20 @@
-"""Single variables of MATLAB files."""
+"""Numeric variables of MATLAB files (version 5 to 7)."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat, whosmat
 
 from ddsh.errors import DataError
 
+__all__ = ["mat_shape", "read_mat"]
+
 
 def read_mat(path: Path, variable: str) -> NDArray[Any]:
-    """Read one numeric variable of a MATLAB (v5 to v7) file; the others are skipped."""
+    """Read one numeric variable of a MATLAB file."""
+    from scipy.io import loadmat
+
     try:
         content = loadmat(path, variable_names=[variable])
     except FileNotFoundError:
@@ -25,6 +28,8 @@ def read_mat(path: Path, variable: str) -> NDArray[Any]:
 
 def mat_shape(path: Path, variable: str) -> tuple[int, ...]:
     """Return the shape of a variable of a MATLAB file without reading it."""
+    from scipy.io import whosmat
+
     try:
         shapes = {name: shape for name, shape, _ in whosmat(path)}
     except Exception as error:
