@@ -1,6 +1,6 @@
 // What openapi.json says, to be read.
 
-import { element } from "./drawing.js";
+import { element } from "./components.js";
 
 const place = document.getElementById("operations");
 const base = new URL(".", location.href).href.replace(/\/$/, "");

@@ -1,7 +1,7 @@
 // The search page: the address says what is searched for, everything else follows from it.
 
 import { Refused, askFacts, askItem, askSamples, search } from "./api.js";
-import { bits, card, element, images, isTiny, pictureOf, size, strip, time } from "./drawing.js";
+import { bits, card, element, images, isTiny, pictureOf, size, strip, time } from "./components.js";
 import { readState, writeState } from "./state.js";
 
 const N_SAMPLES = 18;

@@ -1,4 +1,4 @@
-"""The search page in a real browser: chromium as Debian packs it, or another that is on the path."""
+"""The pages: their files over HTTP, and both pages in a real browser."""
 
 import base64
 import re
@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from running_service import png, running
 
 from ddsh.service import Settings
 
@@ -45,11 +44,29 @@ CONTRASTS = """() => {
 }"""
 
 
+def test_the_pages_need_nothing_from_elsewhere(site):
+    for page in ("/", "/docs"):
+        text = site.get(page).body.decode()
+        files = re.findall(r'(?:src|href)="(static/[^"]+)"', text)
+        assert len(files) > 2
+        for file in files:
+            assert site.get(f"/{file}").status == 200
+        assert "http" not in re.sub(r"<!doctype html>", "", text)
+        assert re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", text) is None
+
+
+def test_pages_and_their_files_are_asked_for_again_after_an_upgrade(site):
+    for path in ("/", "/docs", "/static/page.css"):
+        assert site.get(path).headers["cache-control"] == "no-cache"
+    again = site.ask("GET", "/static/page.css", headers={"If-None-Match": site.get("/static/page.css").headers["etag"]})
+    assert again.status == 304
+
+
 @pytest.fixture
-def serve():
+def serve(run_service):
     """Run services of a test's own; they end after its pages, which may still be loading pictures."""
     with ExitStack() as services:
-        yield lambda folder, **settings: services.enter_context(running(folder, Settings(**settings)))
+        yield lambda folder, **settings: services.enter_context(run_service(folder, Settings(**settings)))
 
 
 @pytest.fixture
@@ -245,8 +262,8 @@ def test_an_id_and_an_upload_that_are_gone_are_said_to_be(opened):
     assert page.locator(".card").count() == 18
 
 
-def test_a_file_that_is_too_large_is_not_even_sent(made, opened, serve):
-    small = serve(made, max_upload_bytes=1000)
+def test_a_file_that_is_too_large_is_not_even_sent(png, shared_index, opened, serve):
+    small = serve(shared_index, max_upload_bytes=1000)
     page = opened(on=small)
     sent = []
     page.on("request", lambda request: sent.append(request.method))
@@ -256,8 +273,8 @@ def test_a_file_that_is_too_large_is_not_even_sent(made, opened, serve):
     assert "POST" not in sent
 
 
-def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(made, opened, serve):
-    own = serve(made)
+def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(shared_index, opened, serve):
+    own = serve(shared_index)
     page = opened(on=own, expected="Failed to load resource: net::")
     page.route("**/search?*", lambda route: route.abort())
     page.locator(".card").first.click()
@@ -357,7 +374,7 @@ def test_long_codes_take_several_rows(opened, site):
     page = opened()
     rows = page.evaluate(
         """async () => {
-            const { strip } = await import("./static/drawing.js");
+            const { strip } = await import("./static/components.js");
             return [16, 64, 65, 1024].map((n) => strip("1".repeat(n)).getAttribute("viewBox"));
         }"""
     )
