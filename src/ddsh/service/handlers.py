@@ -22,7 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
 from ddsh.images import check_file, decode_image, extension_of
 from ddsh.search import Entry, ImageSearch, SearchInfo
-from ddsh.service.cache import ExpiringValue, cache_bytes
+from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
 from ddsh.service.schemas import (

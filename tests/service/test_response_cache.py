@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddsh.service.cache import MIN_SECONDS, ExpiringValue, cache_bytes
+from ddsh.service.response_cache import MIN_SECONDS, ExpiringValue, cache_bytes
 
 
 def test_a_value_is_computed_again_after_it_was_cleared():
@@ -35,7 +35,7 @@ def test_several_threads_compute_a_value_once():
 
 def test_an_expired_value_is_computed_again(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("ddsh.service.cache.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ddsh.service.response_cache.time.monotonic", lambda: now[0])
     calls = []
     value = ExpiringValue(lambda: calls.append(1) or len(calls))
     for moment, expected in ((0.0, 1), (MIN_SECONDS, 1), (MIN_SECONDS + 0.1, 2)):
