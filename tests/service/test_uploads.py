@@ -76,3 +76,16 @@ def test_a_truncated_form_is_refused(form, data, n_missing):
 def test_a_form_without_a_boundary_is_refused(form, kind):
     with pytest.raises(HTTPException, match="422"):
         file_from_form(kind, form(b"data")[0])
+
+
+def test_a_form_field_without_a_file_name_is_read_too():
+    body = b'--x\r\nContent-Disposition: form-data; name="image"\r\n\r\ndata\r\n--x--\r\n'
+    assert file_from_form("multipart/form-data; boundary=x", body) == b"data"
+
+
+def test_a_large_form_is_read_without_temporary_files(form, monkeypatch):
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", None)
+    monkeypatch.setattr("tempfile.TemporaryFile", None)
+    data = bytes(3_000_000)
+    body, headers = form(data)
+    assert file_from_form(headers["Content-Type"], body) == data

@@ -22,9 +22,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
 from ddsh.images import check_file, decode_image, extension_of
 from ddsh.search import Entry, ImageSearch, SearchInfo
-from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
+from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.schemas import (
     AddResponse,
     HealthResponse,
@@ -146,9 +146,7 @@ async def search_by_upload(
     with state.encoding.slot():  # held while the body arrives, which bounds the memory for uploads
         body = await read_body(request, state.settings)
         return await state.encoding.run(
-            lambda: _search(
-                state, extract_image(request.headers.get("content-type", ""), body, state.settings), parameters
-            )
+            lambda: _search(state, extract_image(request, body, state.settings), parameters)
         )
 
 
@@ -226,7 +224,7 @@ async def add_item(
 
     def add() -> AddResponse:
         """Check the image, then add it."""
-        data = extract_image(request.headers.get("content-type", ""), body, state.settings)
+        data = extract_image(request, body, state.settings)
         decode_image(data, state.settings.max_pixels)
         report = state.search.add([data], labels=[parameters.label or None], metadata=[metadata])
         if report.broken:
@@ -336,7 +334,7 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
         for hit in result
     ]
     bits = None
-    if hits:  # the query's code is the code of any hit with the differing bits flipped
+    if hits:  # the code of the query is the code of any hit with the differing bits flipped
         flipped = set(hits[0].flipped)
         bits = "".join("10"[int(bit)] if place in flipped else bit for place, bit in enumerate(hits[0].bits))
     return SearchResponse(

@@ -59,18 +59,19 @@ async def read_body(request: Request, settings: Settings) -> bytes:
     return bytes(body)
 
 
-def extract_image(content_type: str, body: bytes, settings: Settings) -> bytes:
+def extract_image(request: Request, body: bytes, settings: Settings) -> bytes:
     """Return the image file in a request body.
 
     Parameters
     ----------
-    content_type : str
-        The ``Content-Type`` header.
+    request : Request
+        The request, for its ``Content-Type`` header.
     body : bytes
         The image file itself, or a multipart form with one file.
     settings : Settings
         Limits of the service.
     """
+    content_type = request.headers.get("content-type", "")
     is_form = content_type.lower().startswith("multipart/form-data")
     data = file_from_form(content_type, body) if is_form else body
     if not data:
