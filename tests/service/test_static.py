@@ -1,4 +1,4 @@
-"""The search page in a real browser: chromium as Debian packs it, or another that is on the path."""
+"""The pages: their files over HTTP, and both pages in a real browser."""
 
 import base64
 import re
@@ -6,12 +6,11 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from running_service import png, running
 
 from ddsh.service import Settings
 
 PATIENCE = 60_000
-SIZES = {"desk": 1280, "phone": 400}
+SIZES = {"desktop": 1280, "phone": 400}
 REFUSED = "Failed to load resource: the server responded with a status of"
 FILE_EVENT = """([kind, data, name]) => {
     const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
@@ -34,10 +33,10 @@ CONTRASTS = """() => {
     const ground = light(style("body").backgroundColor);
     const card = light(style(".card").backgroundColor);
     return {
-        facts: contrast(light(style("#facts dt").color), ground),
+        facts: contrast(light(style("#statistics dt").color), ground),
         status: contrast(light(style("#status").color), ground),
         link: contrast(light(style("footer a").color), ground),
-        label: contrast(light(style(".what b").color), card),
+        label: contrast(light(style(".card-heading b").color), card),
         name: contrast(light(style(".name").color), card),
         button: contrast(light(style("#choose").color), light(style("#choose").backgroundColor)),
         dark: ground < 0.2,
@@ -45,16 +44,34 @@ CONTRASTS = """() => {
 }"""
 
 
+def test_the_pages_load_nothing_from_other_hosts(site):
+    for page in ("/", "/docs"):
+        text = site.get(page).body.decode()
+        files = re.findall(r'(?:src|href)="(static/[^"]+)"', text)
+        assert len(files) > 2
+        for file in files:
+            assert site.get(f"/{file}").status == 200
+        assert "http" not in re.sub(r"<!doctype html>", "", text)
+        assert re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", text) is None
+
+
+def test_static_files_are_revalidated(site):
+    for path in ("/", "/docs", "/static/page.css"):
+        assert site.get(path).headers["cache-control"] == "no-cache"
+    again = site.ask("GET", "/static/page.css", headers={"If-None-Match": site.get("/static/page.css").headers["etag"]})
+    assert again.status == 304
+
+
 @pytest.fixture
-def serve():
-    """Run services of a test's own; they end after its pages, which may still be loading pictures."""
+def serve(run_service):
+    """Start services; they stop after the pages of the test, which may still load images."""
     with ExitStack() as services:
-        yield lambda folder, **settings: services.enter_context(running(folder, Settings(**settings)))
+        yield lambda folder, **settings: services.enter_context(run_service(folder, Settings(**settings)))
 
 
 @pytest.fixture
 def opened(browser, site, serve):
-    """Open the page, and fail at the end if the browser had anything to complain about that was not expected."""
+    """Open the page; the test fails if the browser logs an unexpected message."""
     complaints, pages = [], []
 
     def open_page(address="", width=1280, scheme="light", expected=None, on=site):
@@ -75,7 +92,7 @@ def opened(browser, site, serve):
 
 
 def rests(page):
-    """Wait until nothing is under way."""
+    """Wait until no request is pending."""
     page.wait_for_selector("#results[aria-busy=false]")
 
 
@@ -95,19 +112,19 @@ def choose(page, data, name="own.png"):
     chooser.value.set_files({"name": name, "mimeType": "image/png", "buffer": data})
 
 
-def test_a_visitor_sees_what_the_index_holds_and_something_to_start_from(opened, site):
+def test_the_start_page_shows_statistics_and_samples(opened, site):
     page = opened()
-    facts = page.locator("#facts").inner_text().split()
+    facts = page.locator("#statistics").inner_text().split()
     assert [word for word in facts if word.isdigit()] == ["18", "16", "36", str(site.search.info().n_codes)]
-    assert page.locator("#title").inner_text() == "Start from one of these"
+    assert page.locator("#title").inner_text() == "Images of the index"
     assert page.locator(".card").count() == 18
     assert page.locator(".card img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 16
 
 
-def test_an_upload_finds_images_with_distance_label_and_the_bits_that_differ(opened, site, photo):
+def test_an_upload_shows_results_with_distance_label_and_differing_bits(opened, site, photo):
     page = opened()
     choose(page, photo)
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     hits = site.search.query(photo, k=24)
     assert distances(page) == [hit.distance for hit in hits]
     assert page.locator(".card b").all_inner_texts() == [hit.labels[0] for hit in hits]
@@ -116,7 +133,7 @@ def test_an_upload_finds_images_with_distance_label_and_the_bits_that_differ(ope
     cells = [path.get_attribute("d") for path in page.locator(".card").first.locator(".strip path").all()]
     assert sum(shape.count("M") for shape in cells) == 16
     told = page.locator("#status").inner_text()
-    assert re.fullmatch(r"18 of 18 images, \d+ to \d+ bits away, found in [\d.,]+ m?s\.", told)
+    assert re.fullmatch(r"18 of 18 images, distance \d+ to \d+ bits, found in [\d.,]+ m?s\.", told)
     assert page.locator("#preview").get_attribute("src").startswith("blob:")
     assert page.locator("#query-name").inner_text() == "own.png"
     assert page.locator("#query-strip .strip").count() == 1
@@ -129,7 +146,7 @@ def test_an_image_can_be_pasted_and_dropped(opened, photo, kind):
         page.evaluate(FILE_EVENT, ["dragover", base64.b64encode(photo).decode(), "own.png"])
         assert page.locator("body.dragging").count() == 1
     page.evaluate(FILE_EVENT, [kind, base64.b64encode(photo).decode(), "own.png"])
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     assert page.locator("#query-name").inner_text() == "own.png"
     assert page.locator("body.dragging").count() == 0
 
@@ -137,13 +154,13 @@ def test_an_image_can_be_pasted_and_dropped(opened, photo, kind):
 def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, photo):
     page = opened()
     choose(page, photo)
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     first = page.locator(".card").first
     number = first.get_attribute("data-id")
     before = page.locator("#status").inner_text().split(", found")[0]
     first.click()
     page.wait_for_function("(id) => location.hash === `#id=${id}`", arg=number)
-    page.wait_for_selector(f".card.itself[data-id='{number}']")
+    page.wait_for_selector(f".card.is-query[data-id='{number}']")
     rests(page)
     assert page.locator("#preview").get_attribute("src") == f"images/{number}"
     assert page.locator("#original").get_attribute("href") == f"images/{number}"
@@ -154,23 +171,23 @@ def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, phot
     rests(page)
     assert page.locator("#status").inner_text().split(", found")[0] == before
     page.go_back()
-    title(page, "Start from one of these")
+    title(page, "Images of the index")
     page.go_forward()
-    title(page, "Nearest images")
+    title(page, "Most similar images")
 
 
-def test_the_address_alone_says_what_is_shown(opened, site):
+def test_the_url_alone_restores_a_search(opened, site):
     number = site.search.ids()[3]
     page = opened(f"#id={number}&k=3&label=green&rerank=true")
     assert page.locator(".card").count() == 3
     assert set(page.locator(".card b").all_inner_texts()) == {"green"}
-    assert page.get_by_label("Images to show").input_value() == "3"
+    assert page.get_by_label("Number of results").input_value() == "3"
     assert page.get_by_label("Label").input_value() == "green"
-    assert page.get_by_label("Finer order").is_checked()
+    assert page.get_by_label("Re-rank results").is_checked()
     assert page.title() == "blue – ddsh"
 
 
-def test_filters_change_the_results_and_the_address(opened, site):
+def test_options_change_the_results_and_the_url(opened, site):
     number = site.search.ids()[0]
     page = opened(f"#id={number}")
     page.get_by_label("Label").select_option("red")
@@ -178,8 +195,8 @@ def test_filters_change_the_results_and_the_address(opened, site):
     rests(page)
     assert set(page.locator(".card b").all_inner_texts()) == {"red"}
     assert page.locator("#status").inner_text().startswith("6 of 18 images with the label red")
-    page.get_by_label("Images to show").fill("2")
-    page.get_by_label("Images to show").press("Enter")
+    page.get_by_label("Number of results").fill("2")
+    page.get_by_label("Number of results").press("Enter")
     page.wait_for_function("() => location.hash.includes('k=2')")
     page.wait_for_function("() => document.querySelectorAll('.card').length === 2")
     page.get_by_label("Label").select_option("")
@@ -196,38 +213,38 @@ def test_filters_change_the_results_and_the_address(opened, site):
     assert "radius" not in page.url
 
 
-def test_a_number_that_makes_no_sense_is_mended(opened, site):
+def test_an_invalid_number_of_results_is_corrected(opened, site):
     page = opened(f"#id={site.search.ids()[0]}&k=5")
     for given, mended in (("0", "1"), ("99999", "1000"), ("", "1")):
-        page.get_by_label("Images to show").fill(given)
-        page.get_by_label("Images to show").press("Enter")
+        page.get_by_label("Number of results").fill(given)
+        page.get_by_label("Number of results").press("Enter")
         page.wait_for_function("(k) => location.hash.endsWith(`k=${k}`)", arg=mended)
         rests(page)
-        assert page.get_by_label("Images to show").input_value() == mended
+        assert page.get_by_label("Number of results").input_value() == mended
 
 
-def test_nothing_within_the_radius_is_said_plainly_and_the_nearest_are_offered(opened, site):
+def test_no_results_within_the_radius_are_explained_and_the_nearest_offered(opened, site):
     red = site.search.query(site.search.ids()[0], k=1, label="red")[0].id
     page = opened(f"#id={red}&radius=0&label=blue")
-    assert page.locator("#title").inner_text() == "Nothing found"
-    assert page.locator("#nothing-line").inner_text() == "No image with the label blue has the same code."
-    assert page.locator("#status").inner_text().startswith("Nothing among 18 images")
+    assert page.locator("#title").inner_text() == "No results"
+    assert page.locator("#no-results-reason").inner_text() == "No image with the label blue has the same code."
+    assert page.locator("#status").inner_text().startswith("Searched 18 images")
     assert page.locator(".card").count() == 0
-    page.get_by_role("button", name="Show the nearest instead").click()
-    title(page, "Nearest images")
-    assert page.locator("#nothing").is_hidden()
+    page.get_by_role("button", name="Show the nearest images").click()
+    title(page, "Most similar images")
+    assert page.locator("#no-results").is_hidden()
     assert page.locator(".card").count() == 6
 
 
-def test_a_file_that_is_no_image_is_refused_with_the_reason_and_the_page_goes_on(opened, photo):
+def test_an_invalid_image_shows_the_reason_and_the_page_stays_usable(opened, photo):
     page = opened(expected=REFUSED)
     choose(page, b"no image at all", "broken.png")
-    title(page, "That did not work")
+    title(page, "Search failed")
     assert "not a JPEG" in page.get_by_role("alert").inner_text()
     assert page.locator(".card").count() == 0
     assert page.locator("#no-preview").is_visible()
     choose_again(page, photo)
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     assert page.get_by_role("alert").inner_text() == ""
 
 
@@ -237,7 +254,7 @@ def choose_again(page, data):
     chooser.value.set_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
 
 
-def test_an_id_and_an_upload_that_are_gone_are_said_to_be(opened):
+def test_a_missing_id_and_a_missing_upload_show_an_error(opened):
     page = opened("#id=12345", expected=REFUSED)
     assert "No image has the id 12345" in page.get_by_role("alert").inner_text()
     page = opened("#upload=7")
@@ -245,8 +262,8 @@ def test_an_id_and_an_upload_that_are_gone_are_said_to_be(opened):
     assert page.locator(".card").count() == 18
 
 
-def test_a_file_that_is_too_large_is_not_even_sent(made, opened, serve):
-    small = serve(made, max_upload_bytes=1000)
+def test_a_file_that_is_too_large_is_not_even_sent(png, shared_index, opened, serve):
+    small = serve(shared_index, max_upload_bytes=1000)
     page = opened(on=small)
     sent = []
     page.on("request", lambda request: sent.append(request.method))
@@ -256,22 +273,22 @@ def test_a_file_that_is_too_large_is_not_even_sent(made, opened, serve):
     assert "POST" not in sent
 
 
-def test_a_service_that_is_gone_is_said_to_be_and_may_be_tried_again(made, opened, serve):
-    own = serve(made)
+def test_an_unreachable_service_shows_an_error_and_a_retry_button(shared_index, opened, serve):
+    own = serve(shared_index)
     page = opened(on=own, expected="Failed to load resource: net::")
     page.route("**/search?*", lambda route: route.abort())
     page.locator(".card").first.click()
-    title(page, "That did not work")
+    title(page, "Search failed")
     assert "cannot be reached" in page.get_by_role("alert").inner_text()
     page.unroute("**/search?*")
     page.get_by_role("button", name="Try again").click()
-    title(page, "Nearest images")
+    title(page, "Most similar images")
 
 
-def test_the_keyboard_is_enough(opened):
+def test_the_page_is_usable_with_the_keyboard(opened):
     page = opened()
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to results"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     while page.evaluate("document.activeElement.className") != "card":
@@ -280,10 +297,10 @@ def test_the_keyboard_is_enough(opened):
     assert outline == "solid"
     number = page.evaluate("document.activeElement.dataset.id")
     page.keyboard.press("Enter")
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     assert page.evaluate("document.activeElement.id") == "results"
     page.go_back()
-    title(page, "Start from one of these")
+    title(page, "Images of the index")
     page.wait_for_function("(id) => document.activeElement.dataset.id === id", arg=number)
     seen = []
     page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
@@ -294,10 +311,10 @@ def test_the_keyboard_is_enough(opened):
     assert seen[:5] == ["choose", "k", "radius", "label", "rerank"]
 
 
-def test_results_are_announced_and_everything_has_a_name(opened, photo):
+def test_results_are_announced_and_all_controls_have_names(opened, photo):
     page = opened()
     choose(page, photo)
-    title(page, "Nearest images")
+    title(page, "Most similar images")
     assert page.locator("#status").get_attribute("aria-live") == "polite"
     nameless = page.evaluate(
         """() => [...document.querySelectorAll("a, button, input:not([type=file]), select")]
@@ -312,7 +329,7 @@ def test_results_are_announced_and_everything_has_a_name(opened, photo):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
-def test_nothing_sticks_out_and_all_can_be_read(opened, site, width, scheme):
+def test_nothing_overflows_and_the_contrast_is_sufficient(opened, site, width, scheme):
     page = opened(f"#id={site.search.ids()[0]}", width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".card").first.bounding_box()["width"] >= 90
@@ -328,7 +345,7 @@ def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
     own = serve(index)
     number = own.search.add([photo], labels=[label]).added[0]
     page = opened(f"#id={number}", on=own)
-    assert page.locator(".itself b").inner_text() == label
+    assert page.locator(".is-query b").inner_text() == label
     assert page.locator("#query-label").inner_text() == label
     page.get_by_label("Label").select_option(label)
     page.wait_for_function("() => location.hash.includes('label')")
@@ -336,16 +353,16 @@ def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
     assert page.title() == f"{label} – ddsh"
 
 
-def test_an_image_whose_file_is_lost_leaves_a_word_in_its_place(index, opened, serve, photo):
+def test_an_unreadable_file_shows_a_message_in_its_place(index, opened, serve, photo):
     own = serve(index)
     number = own.search.add([photo]).added[0]
     next((index / "images").iterdir()).unlink()
     page = opened(f"#id={number}", on=own, expected=REFUSED)
-    page.wait_for_selector(".lost")
-    assert page.locator(".lost").inner_text() == "The file cannot be read"
+    page.wait_for_selector(".unreadable")
+    assert page.locator(".unreadable").inner_text() == "File cannot be read"
 
 
-def test_an_empty_index_says_how_to_fill_it(index, opened, serve):
+def test_an_empty_index_says_how_to_add_images(index, opened, serve):
     own = serve(index)
     own.search.remove(own.search.ids())
     page = opened(on=own)
@@ -353,19 +370,19 @@ def test_an_empty_index_says_how_to_fill_it(index, opened, serve):
     assert "ddsh index add" in page.locator("#status").inner_text()
 
 
-def test_long_codes_take_several_rows(opened, site):
+def test_long_codes_are_drawn_in_several_rows(opened, site):
     page = opened()
     rows = page.evaluate(
         """async () => {
-            const { strip } = await import("./static/drawing.js");
-            return [16, 64, 65, 1024].map((n) => strip("1".repeat(n)).getAttribute("viewBox"));
+            const { codeStrip } = await import("./static/components.js");
+            return [16, 64, 65, 1024].map((n) => codeStrip("1".repeat(n)).getAttribute("viewBox"));
         }"""
     )
     assert rows == ["0 0 16 4", "0 0 64 4", "0 0 33 8", "0 0 64 64"]
 
 
 @pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
-def test_the_page_about_the_api_shows_every_endpoint(browser, site, width):
+def test_the_api_documentation_shows_every_endpoint(browser, site, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     complaints = []
     page.on("console", lambda message: complaints.append(message.text))
