@@ -27,9 +27,7 @@ from rich.progress import (
 from rich.table import Table
 
 from ddsh.cli import tables
-from ddsh.datasets import DatasetCard
-from ddsh.datasets.check import DatasetReport
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets import DatasetCard, DatasetReport, Skipped
 from ddsh.evaluation import Result, Scores
 from ddsh.evaluation.records import Record, Summary
 
@@ -110,9 +108,7 @@ def datasets(cards: Sequence[DatasetCard], root: Path | None) -> None:
     """List the datasets and where each was found."""
     table = _table("dataset", "what it is", "where")
     for card in cards:
-        found = card.find(root)
-        place = "with the package" if not card.folders else str(found) if found else "not found"
-        table.add_row(card.name, card.title, escape(place))
+        table.add_row(escape(card.name), escape(card.title), escape(card.where(root)))
     _print(table)
 
 
