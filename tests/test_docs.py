@@ -104,6 +104,7 @@ def reader(photos, tmp_path, monkeypatch):
     """A fresh copy of the reader's folder, as the current one."""
     shutil.copytree(photos, tmp_path, dirs_exist_ok=True)
     shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    shutil.copytree(ROOT / "results" / "sample-ddsh", tmp_path / "results" / "sample-ddsh")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
