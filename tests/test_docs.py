@@ -27,21 +27,6 @@ from ddsh.experiment import read_spec
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PENDING = {
-    "README.md",
-    "docs/adding-a-dataset.md",
-    "docs/datasets.md",
-    "docs/explanation/ddsh.md",
-    "docs/how-to/add-a-method.md",
-    "docs/how-to/choose-bits.md",
-    "docs/how-to/experiments.md",
-    "docs/how-to/scikit-learn.md",
-    "docs/reference/methods.md",
-    "docs/report.md",
-    "docs/service.md",
-    "docs/tutorial/first-steps.md",
-    "docs/tutorial/own-photos.md",
-}
 LAYER_PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "explanation" / "architecture.md"]
 
 
@@ -151,8 +136,6 @@ def parse(command, name, arguments):
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_code_block_of_a_page_works(page, reader):
-    if page_id(page) in PENDING:
-        pytest.skip("waits for Model")
     blocks = [block for block in blocks_of(page) if block.attribute("notest") is None]
     if any(block.attribute("run") is not None and "--out my-model" in block.text for block in blocks):
         shutil.rmtree("my-model")

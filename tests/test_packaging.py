@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CORE = [Requirement(one).name for one in PROJECT["dependencies"]]
 BUILD_TOOLS = ["hatchling"]
-waits = pytest.mark.skip("waits for Model and for methods that are listed without PyTorch")
 RUN_COMMANDS = """
 import contextlib, io, json, sys
 from ddsh.cli import main
@@ -129,7 +128,7 @@ def work(tmp_path_factory):
 def deep_model(tmp_path_factory, work):
     """A model with a network, trained where PyTorch is installed."""
     folder = tmp_path_factory.mktemp("deep") / "model"
-    options = ["--method", "dsh", "--network", "small", "--bits", "4", "--epochs", "1"]
+    options = ["--method", "dsh", "--backbone", "small", "--bits", "4", "--epochs", "1"]
     app(["train", str(work / "photos"), *options, "--out", str(folder)], standalone_mode=False)
     return folder
 
@@ -165,7 +164,6 @@ def test_the_command_is_installed(core, work):
     assert run([str(core.bin / "ddsh"), "--version"], work).strip() == f"ddsh {ddsh.__version__}"
 
 
-@waits
 def test_the_core_scores_lists_trains_and_searches(core, work):
     commands = [("score", "query.npz", "database.npz", "--json"), ("methods",)]
     for method in ("lsh", "itq"):
@@ -211,13 +209,11 @@ def test_every_missing_extra_is_named_in_one_line(core, work, deep_model):
         assert re.search(rf"pip install 'ddsh\[{extra}\]'", line), line
 
 
-@waits
 def test_the_front_door_names_a_missing_extra(core, work):
     code = "import ddsh\ntry:\n    ddsh.DDSH(32)\nexcept ddsh.DdshError as error:\n    print(error)"
     assert "pip install 'ddsh[deep]'" in core.python(code, work)
 
 
-@waits
 def test_the_source_archive_installs_and_runs(archives, work, tmp_path):
     environment = Environment(tmp_path / "venv", [*CORE, *BUILD_TOOLS])
     environment.install(archives[1])
