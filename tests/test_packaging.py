@@ -180,7 +180,7 @@ def test_the_core_scores_lists_trains_and_searches(core, work):
         assert code == 0, f"ddsh {' '.join(command)}: {complaint}"
     assert '"map"' in outcomes[0][1]
     assert "lsh" in outcomes[1][1]
-    assert "dpsh" in outcomes[1][1]
+    assert "dpsh needs PyTorch" in outcomes[1][2]
 
 
 def test_every_missing_extra_is_named_in_one_line(core, work, deep_model):
