@@ -101,11 +101,15 @@ def results(
     if json:
         show.as_json([{"file": str(record.path)} | dict(record.content) for record in records])
         return
-    write = tables.as_csv if csv else tables.as_latex if latex else tables.as_markdown if markdown else None
-    if write:
-        typer.echo(write(summarise(records)))
+    summaries = summarise(records)
+    if csv:
+        typer.echo(tables.summary_csv(summaries))
+    elif latex:
+        typer.echo(tables.summary_table(summaries).to_latex())
+    elif markdown:
+        typer.echo(tables.summary_table(summaries).to_markdown())
     else:
-        show.summaries(summarise(records))
+        show.summaries(summaries)
 
 
 def _read(folder: Path) -> list[Record]:

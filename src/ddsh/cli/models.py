@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ddsh.cli import show, tables
 from ddsh.cli.data import Json, Root
-from ddsh.datasets import DATASETS, Dataset, get_protocol, load
-from ddsh.datasets.own import is_unlabelled, load_unlabelled
+from ddsh.datasets import DATASETS, Dataset, get_protocol, is_unlabelled, load, load_unlabelled
 from ddsh.errors import InvalidInput
 from ddsh.evaluation import score_fitted
 from ddsh.evaluation.files import label_arrays

@@ -12,9 +12,7 @@ from typer.core import TyperGroup
 from ddsh.cli import show
 from ddsh.cli.data import Json, Root
 from ddsh.cli.models import Model
-from ddsh.datasets import DATASETS, Dataset, load
-from ddsh.datasets.dataset import Skipped
-from ddsh.datasets.own import is_unlabelled
+from ddsh.datasets import DATASETS, Dataset, Skipped, is_unlabelled, load
 from ddsh.errors import InvalidInput
 from ddsh.images import FileImages
 from ddsh.storage import atomic_write

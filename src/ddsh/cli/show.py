@@ -27,9 +27,7 @@ from rich.progress import (
 from rich.table import Table
 
 from ddsh.cli import tables
-from ddsh.datasets import DatasetCard
-from ddsh.datasets.check import DatasetReport
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets import DatasetCard, DatasetReport, Skipped
 from ddsh.evaluation import Result, Scores
 from ddsh.evaluation.records import Record, Summary
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
 
 _NAMED = 10
-_COLUMNS = tuple(tables.HEADER.index(name) for name in ("method", "bits", "seeds", "MAP", "P@100"))
+_COLUMNS = ("method", "bits", "seeds", "MAP", "P@100")
 _LEARNS_FROM = {"none": "nothing", "unsupervised": "items", "supervised": "labels"}
 
 
@@ -110,9 +108,7 @@ def datasets(cards: Sequence[DatasetCard], root: Path | None) -> None:
     """List the datasets and where each was found."""
     table = _table("dataset", "what it is", "where")
     for card in cards:
-        found = card.find(root)
-        place = "with the package" if not card.folders else str(found) if found else "not found"
-        table.add_row(card.name, card.title, escape(place))
+        table.add_row(escape(card.name), escape(card.title), escape(card.where(root)))
     _print(table)
 
 
@@ -315,11 +311,7 @@ def summaries(lines: Sequence[Summary]) -> None:
     """Show results, one table for each experiment and one line for all seeds."""
     for (experiment, dataset, protocol), group in groupby(lines, key=_table_of):
         _print(f"[bold]{escape(experiment)}[/] ({escape(dataset)}, protocol {escape(protocol)})")
-        table = _table(*(tables.HEADER[column] for column in _COLUMNS), right=range(1, len(_COLUMNS)))
-        for line in group:
-            cells = tables.cells(line)
-            table.add_row(*(escape(cells[column]) for column in _COLUMNS))
-        _print(table)
+        _print(tables.rich_table(tables.summary_table(list(group)).select(_COLUMNS)))
     if not lines:
         _print("No results.")
 

@@ -235,7 +235,7 @@ class ImageSearch:
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
-        encoded = None if _is_id(image) else self._encode(image)  # type: ignore[arg-type]
+        encoded = None if _is_id(image) else self._encode(image)
         with self._store.snapshot():
             code, outputs = encoded or self._stored_code(_as_id(image))
             n_wanted: int | None = k
