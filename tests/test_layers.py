@@ -80,7 +80,7 @@ def test_every_public_name_of_ddsh_can_be_imported():
     for name in ddsh.__all__:
         assert getattr(ddsh, name) is not None
         assert name in dir(ddsh)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No ddsh attribute nothing"):
         _ = ddsh.nothing
 
 

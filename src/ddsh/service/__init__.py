@@ -17,6 +17,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     submod_attrs={
         "app": ["create_app"],
         "server": ["ServerInfo", "serve"],
-        "settings": ["Settings", "find_token"],
+        "security": ["find_token"],
+        "settings": ["Settings"],
     },
 )
