@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from ddsh.backbones.hash_network import HashNetwork
+from ddsh.backbones.network import HashNetwork
 from ddsh.backbones.registry import build_network
 from ddsh.datasets import get_protocol, load
 from ddsh.labels import Labels

@@ -74,7 +74,7 @@ __all__ = [
     "service",
 ]
 
-_lazy, __dir__, _ = lazy_loader.attach(
+_lazy, _, _ = lazy_loader.attach(
     __name__,
     submodules=[
         "backbones",
@@ -120,3 +120,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be 
         if error.name != "torch":
             raise
         raise MissingExtra(f"ddsh.{name}", "PyTorch", "deep") from error
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,9 +1,8 @@
 """HTTP service: an image search API and a search page for the browser."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ddsh.lazy import lazy
+import lazy_loader
 
 if TYPE_CHECKING:
     from ddsh.service.app import create_app
@@ -13,11 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerInfo", "Settings", "create_app", "find_token", "serve"]
 
-_HOMES: Mapping[str, str] = {
-    "ServerInfo": "ddsh.service.server",
-    "Settings": "ddsh.service.settings",
-    "create_app": "ddsh.service.app",
-    "find_token": "ddsh.service.security",
-    "serve": "ddsh.service.server",
-}
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "app": ["create_app"],
+        "server": ["ServerInfo", "serve"],
+        "security": ["find_token"],
+        "settings": ["Settings"],
+    },
+)
