@@ -80,7 +80,7 @@ def test_every_public_name_of_ddsh_can_be_imported():
     for name in ddsh.__all__:
         assert getattr(ddsh, name) is not None
         assert name in dir(ddsh)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No ddsh attribute nothing"):
         _ = ddsh.nothing
 
 
@@ -103,7 +103,7 @@ def test_private_names_are_imported_only_inside_their_package(path):
             continue
         parts = node.module.split(".")
         for place, part in enumerate(parts):
-            assert not part.startswith("_") or package[: place - 0][:place] == tuple(parts[:place]), node.module
+            assert not part.startswith("_") or package[:place] == tuple(parts[:place]), node.module
         for alias in node.names:
             assert not alias.name.startswith("_") or alias.name.startswith("__"), f"{node.module}.{alias.name}"
 
@@ -113,7 +113,11 @@ def test_every_public_module_says_what_it_offers():
         is_private = any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(SOURCE).parts)
         if is_private or not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body):
             continue
-        assigned = [node.targets[0].id for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+        assigned = [
+            node.targets[0].id
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        ]
         assert "__all__" in assigned, f"{path.relative_to(SOURCE)} has no __all__"
 
 
