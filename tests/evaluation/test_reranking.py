@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ddsh.codes import BinaryCodes
 from ddsh.evaluation import score
 from ddsh.evaluation.reranking import score_reranked
-from ddsh.index.reranking import similarity_to, similarity_to_codes, to_half
+from ddsh.index.rerank import similarity_to, similarity_to_codes, to_half
 from ddsh.labels import as_labels
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ddsh.codes import BinaryCodes
 from ddsh.index import BucketsIndex, ExactIndex
-from ddsh.index._rows import to_words
-from ddsh.index._table import KeyMaker, Table
+from ddsh.index._codes_by_id import to_words
+from ddsh.index._hashtable import HashTable, KeyMaker
 
 
 def some_words(rng, n_rows, n_bits):
@@ -71,11 +71,11 @@ def test_probing_a_radius_finds_the_same_as_the_scan(index, truth, many, radius)
 
 
 def test_probes_are_made_as_long_as_they_cost_less_than_a_scan(rng):
-    table = Table.build(some_words(rng, 60_000, 16), 16)
+    table = HashTable.build(some_words(rng, 60_000, 16), 16)
     assert table._levels_to_probe(10, 16) == 4
     assert table._levels_to_probe(None, 3) == 4
     assert table._levels_to_probe(None, 10) == 0
-    small = Table.build(some_words(rng, 20, 16), 16)
+    small = HashTable.build(some_words(rng, 20, 16), 16)
     assert small._levels_to_probe(10, 16) == 0
 
 
@@ -145,8 +145,8 @@ def test_the_table_is_saved_and_mapped(index, truth, many, tmp_path):
 
 def test_numbers_that_give_two_codes_one_key_are_noticed():
     words = np.array([[1], [2], [4], [1]], np.uint64)
-    assert Table._build(words, KeyMaker(np.array([5, 6, 7], np.uint64)))._separates(words)
-    assert not Table._build(words, KeyMaker(np.array([5, 5, 7], np.uint64)))._separates(words)
+    assert HashTable.with_keys(words, KeyMaker(np.array([5, 6, 7], np.uint64))).separates(words)
+    assert not HashTable.with_keys(words, KeyMaker(np.array([5, 5, 7], np.uint64))).separates(words)
 
 
 def test_codes_that_share_a_key_by_chance_are_told_apart():
@@ -163,7 +163,7 @@ def test_codes_that_share_a_key_by_chance_are_told_apart():
         basis[number.bit_length()] = number, chosen
     words = np.array([[0, 0], [chosen % 2**64, chosen >> 64]], np.uint64)
     assert KeyMaker(numbers).keys(words).tolist() == [0, 0]
-    table = Table.build(words, 65)
+    table = HashTable.build(words, 65)
     assert len(table) == 2
     assert table.find(words, 1, 65).row.tolist() == [0, 1]
 
@@ -173,8 +173,8 @@ def test_flips_that_share_a_key_find_nothing_twice_and_nothing_wrong():
     numbers = np.random.default_rng(0).integers(0, 1 << 64, 16, np.uint64)
     numbers[1], numbers[3] = numbers[0], numbers[2]
     words = np.arange(0b0101, 1 << 16, 16, dtype=np.uint64)[:, None]
-    table = Table._build(words, KeyMaker(numbers))
-    assert table._separates(words)
+    table = HashTable.with_keys(words, KeyMaker(numbers))
+    assert table.separates(words)
     query = np.array([[0b0110]], np.uint64)
     assert len(table._probe(query, 0)) == 0
     assert table.buckets[table._probe(query, 2).row, 0].tolist() == [0b0101]

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddsh.index._found import _FOUND_AT_ONCE, Found, batches
-from ddsh.index._scan import _sample, reach, scan
+from ddsh.index._matches import MAX_MATCHES, Matches, batches
+from ddsh.index._scan import _sample, scan, search_radii
 
 
 def words_of(rng, n_rows, n_words):
@@ -28,29 +28,29 @@ def test_a_sample_comes_from_all_over():
 def test_the_reach_holds_the_nearest_and_no_more_than_the_radius(n_rows, k, radius, seed):
     rng = np.random.default_rng(seed)
     words, queries = words_of(rng, n_rows, 1), words_of(rng, 3, 1)
-    radii = reach(words, queries, k, radius)
+    radii = search_radii(words, queries, k, radius)
     for query, reached in zip(queries, radii, strict=True):
         distances = np.sort(np.bitwise_count(words[:, 0] ^ query[0]))
         furthest = distances[k - 1] if k <= n_rows else 64
         assert min(int(furthest), radius) <= reached <= radius
 
 
-@given(expected=st.lists(st.integers(0, 2 * _FOUND_AT_ONCE), max_size=40))
+@given(expected=st.lists(st.integers(0, 2 * MAX_MATCHES), max_size=40))
 def test_batches_follow_each_other_and_fit_into_memory(expected):
     parts = list(batches(np.array(expected)))
     rows = [row for part in parts for row in range(part.start, part.stop)]
     assert rows == list(range(len(expected)))
     for part in parts:
-        assert part.stop - part.start == 1 or sum(expected[part]) <= _FOUND_AT_ONCE
+        assert part.stop - part.start == 1 or sum(expected[part]) <= MAX_MATCHES
 
 
 def test_queries_that_all_find_everything_are_answered_a_few_at_a_time():
-    words = np.zeros((_FOUND_AT_ONCE // 3, 1), np.uint64)
+    words = np.zeros((MAX_MATCHES // 3, 1), np.uint64)
     sizes = []
 
     def collect(words, queries, radii):
         sizes.append(len(queries))
-        return Found.none()
+        return Matches.none()
 
     scan(words, np.zeros((10, 1), np.uint64), np.zeros(10, np.int64), 5, collect)
     assert sizes == [3, 3, 3, 1]

@@ -1,14 +1,17 @@
-"""What the tests of search share: a few photos, and models that are trained once."""
+"""Fixtures of the search tests: a few photos, and models that are trained once."""
 
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for small_photos and kill_while_writing
 
 import numpy as np
 import pytest
 from small_photos import COLOURS, draw, write_photos
 
 from ddsh import ImageSearch, load
-from ddsh.methods import get_method, save_model
 from ddsh.methods.lsh import LSH
+from ddsh.model import Model
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def photos(tmp_path, rng):
 def _model(folder: Path, seed: int) -> Path:
     rng = np.random.default_rng(1)
     pixels = np.stack([draw(rng, colour) for colour in COLOURS.values() for _ in range(20)])
-    save_model(LSH(n_bits=16, seed=seed).fit(pixels.reshape(len(pixels), -1) / np.float32(255)), folder)
+    Model(LSH(n_bits=16, seed=seed)).fit(pixels).save(folder)
     return folder
 
 
@@ -35,12 +38,16 @@ def other_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def deep_model(tmp_path_factory):
-    """DDSH with a small network, one pass over a few images of the sample."""
+    """DDSH with a small network, one epoch on a few images of the sample."""
+    from ddsh.backbones import Backbone
+    from ddsh.methods.ddsh import DDSH
+    from ddsh.methods.training import Training
+
     dataset, folder = load("sample"), tmp_path_factory.mktemp("models") / "deep"
     rows = np.arange(0, len(dataset), len(dataset) // 128)[:128]
-    setting = {"n_bits": 24, "preset": "scratch", "network": "small-grey", "training": {"epochs": 1}, "device": "cpu"}
-    hasher = get_method("ddsh").from_description(setting)
-    save_model(hasher.fit(dataset.images.take(rows), dataset.labels.take(rows)), folder)
+    method = DDSH(24, preset="scratch", training=Training(epochs=1, learning_rate=0.5))
+    trained = Model(method, Backbone("small-grey", device="cpu"))
+    trained.fit(dataset.images.take(rows), dataset.labels.take(rows)).save(folder)
     return folder
 
 

@@ -17,8 +17,8 @@ from PIL import Image
 from small_photos import COLOURS, draw
 
 from ddsh import ImageSearch
-from ddsh.methods import save_model
 from ddsh.methods.lsh import LSH
+from ddsh.model import Model
 
 BATCH = 128
 N_PHOTOS = 5 * BATCH
@@ -110,9 +110,8 @@ def _write_photos(folder: Path) -> None:
 
 def _make_index(folder: Path) -> None:
     rng = np.random.default_rng(1)
-    pixels = np.stack([draw(rng, colour) for colour in COLOURS.values()]).reshape(3, -1)
-    save_model(LSH(n_bits=32).fit(pixels / np.float32(255)), folder / "model")
-    ImageSearch.create(folder / "index", folder / "model").close()
+    pixels = np.stack([draw(rng, colour) for colour in COLOURS.values()])
+    ImageSearch.create(folder / "index", Model(LSH(n_bits=32)).fit(pixels)).close()
 
 
 def main() -> None:

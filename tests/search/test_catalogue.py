@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 
 from ddsh.errors import ArtefactError
-from ddsh.search.catalogue import Catalogue, Content, State
+from ddsh.search.catalogue import Catalogue, State
+from ddsh.search.store import Content
 
 
 @pytest.fixture
@@ -16,21 +17,21 @@ def catalogue(tmp_path):
 
 
 def put(catalogue, path, byte):
-    content = catalogue.find_content(bytes([byte]) * 32)
-    if content is None:
-        content = catalogue.put_content(Content(bytes([byte]) * 32, 10, 4, 5, bytes([byte]), b"look"))
-    return catalogue.put_image(path, content, 123)
+    sha256 = bytes([byte]) * 32
+    if not catalogue.has_content(sha256):
+        catalogue.put_content(Content(sha256, 10, 4, 5, bytes([byte]), b"tiny"))
+    return catalogue.add(path, sha256, 123)
 
 
 def test_changes_since_a_state_are_what_was_added_replaced_and_removed(catalogue, tmp_path):
-    with catalogue.writing():
+    with catalogue.transaction():
         one, two, three = (put(catalogue, tmp_path / f"{byte}.png", byte) for byte in (1, 2, 3))
     state = catalogue.state()
-    with catalogue.writing():
+    with catalogue.transaction():
         catalogue.remove([one])
-    with catalogue.writing():
+    with catalogue.transaction():
         four = put(catalogue, tmp_path / "4.png", 4)
-        catalogue.replace(two, catalogue.find_content(bytes([3]) * 32), 456)
+        catalogue.replace(two, bytes([3]) * 32, 456)
     changes = catalogue.changes(state)
     assert changes.gone.tolist() == [one, two, four]
     assert changes.ids.tolist() == [two, four]
@@ -44,7 +45,7 @@ def test_a_block_that_fails_leaves_nothing(catalogue, tmp_path):
     state = catalogue.state()
 
     def fail():
-        with catalogue.writing():
+        with catalogue.transaction():
             put(catalogue, tmp_path / "1.png", 1)
             raise RuntimeError
 
@@ -55,7 +56,7 @@ def test_a_block_that_fails_leaves_nothing(catalogue, tmp_path):
 
 def test_a_block_that_changes_nothing_is_no_new_state(catalogue):
     state = catalogue.state()
-    with catalogue.writing():
+    with catalogue.transaction():
         catalogue.remove([5])
     assert catalogue.state() == state
 
@@ -63,7 +64,7 @@ def test_a_block_that_changes_nothing_is_no_new_state(catalogue):
 def test_a_state_of_another_history_or_a_forgotten_one_is_not_known(catalogue, tmp_path):
     first = catalogue.state()
     for byte in (1, 2):
-        with catalogue.writing():
+        with catalogue.transaction():
             put(catalogue, tmp_path / f"{byte}.png", byte)
     last = catalogue.state()
     assert catalogue.has_state(first)
@@ -76,25 +77,25 @@ def test_a_state_of_another_history_or_a_forgotten_one_is_not_known(catalogue, t
 def test_a_reader_sees_one_state_while_another_writes(catalogue, tmp_path):
     with Catalogue(tmp_path / "catalogue.sqlite") as reader, reader.reading():
         assert reader.count() == 0
-        with catalogue.writing():
+        with catalogue.transaction():
             put(catalogue, tmp_path / "1.png", 1)
         assert reader.count() == 0
     assert catalogue.count() == 1
 
 
 def test_labels_go_with_their_image_and_contents_with_their_last(catalogue, tmp_path):
-    with catalogue.writing():
+    with catalogue.transaction():
         one, two = (put(catalogue, tmp_path / f"{number}.png", 7) for number in (1, 2))
         catalogue.set_labels(one, ["b", "a", "a"])
     assert catalogue.entries([two, one, 99])[1].labels == ("a", "b")
     assert catalogue.label_counts() == {"a": 1, "b": 1}
-    with catalogue.writing():
+    with catalogue.transaction():
         catalogue.remove([one])
     assert catalogue.label_counts() == {}
     assert catalogue.count_contents() == (1, 1)
-    with catalogue.writing():
+    with catalogue.transaction():
         catalogue.remove([two])
-    assert catalogue.find_content(bytes([7]) * 32) is None
+    assert not catalogue.has_content(bytes([7]) * 32)
 
 
 def test_a_database_of_another_kind_or_version_is_refused_in_one_line(tmp_path):

@@ -64,7 +64,7 @@ def test_files_of_another_history_are_not_believed(search, tmp_path):
     shutil.copy(backup, search.folder / "catalogue.sqlite")
     assert len(found(search.folder)) == 18
     with Catalogue(search.folder / "catalogue.sqlite") as catalogue:
-        with catalogue.writing():  # as a writer leaves it that is killed before it saves the index
+        with catalogue.transaction():  # as a writer leaves it that is killed before it saves the index
             catalogue.remove([18])
         assert int(saved(search)[0][:12]) == catalogue.state().generation
     assert {number for number, _ in found(search.folder)} == set(range(1, 18))

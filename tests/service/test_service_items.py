@@ -9,7 +9,7 @@ import pytest
 from running_service import form, png, running
 from small_photos import huge_png
 
-from ddsh.search.folder import only_writer
+from ddsh.search.local import write_lock
 from ddsh.service import Settings
 
 TOKEN = "a-token-of-24-characters"
@@ -110,7 +110,7 @@ def test_what_cannot_be_added_is_refused_and_leaves_no_trace(guarded, photo, add
 
 
 def test_while_somebody_else_changes_the_index_a_change_is_told_to_come_later(site, photo):
-    with only_writer(site.search.folder, wait=0):
+    with write_lock(site.search.folder, wait=0):
         reply = site.ask("POST", "/items", photo, ALLOWED)
         reply.refuses(503, "Somebody else")
         assert int(reply.headers["retry-after"]) > 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from running_service import PATIENCE, form, png, running, until
 
-from ddsh.search.folder import only_writer
+from ddsh.search.local import write_lock
 from ddsh.service import Settings
 
 SMALL = Settings(max_upload_bytes=20_000, max_pixels=1000, max_k=5, encodes=1, waiting=0)
@@ -146,6 +146,6 @@ def test_searches_go_on_while_images_are_added_and_removed(index, photo):
 
 def test_an_answer_that_takes_too_long_is_not_waited_for(index, photo):
     token = "a-token-of-24-characters"
-    with running(index, Settings(token=token, timeout=0.02)) as site, only_writer(index, wait=0):
+    with running(index, Settings(token=token, timeout=0.02)) as site, write_lock(index, wait=0):
         reply = site.ask("POST", "/items", photo, {"Authorization": f"Bearer {token}"})
         reply.refuses(503, "0.02 seconds")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
 from ddsh.evaluation.metrics import average_precision_of
-from ddsh.index.reranking import Outputs, similarity_to, similarity_to_codes, to_half
+from ddsh.index.rerank import Outputs, similarity_to, similarity_to_codes, to_half
 from ddsh.labels import Labels
 
 __all__ = ["Histogram", "Reranked", "histogram_of_outputs", "score_reranked"]

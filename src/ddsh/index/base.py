@@ -1,4 +1,4 @@
-"""What every index is: codes with ids, and exact answers to who is nearest."""
+"""Base class of Hamming indexes, and the order of their results."""
 
 import os
 from abc import ABC, abstractmethod
@@ -12,21 +12,48 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput
-from ddsh.index._files import Saved, open_arrays, write_arrays
-from ddsh.index._found import MAX_QUERIES, Found, Integers, Words
-from ddsh.index._rows import MAX_ID, Rows, to_codes, to_ids, to_words
+from ddsh.index._codes_by_id import MAX_ID, CodesById, to_codes, to_ids, to_words
+from ddsh.index._matches import MAX_QUERIES, Integers, Matches, Words, position_in_group
+from ddsh.index._storage import SavedIndex, open_arrays, write_arrays
+
+__all__ = ["Hits", "Index", "nearest_first", "order_by_distance"]
+
+_DISTANCES = MAX_BITS + 1
+
+
+def nearest_first(matches: Matches, k: int | None = None) -> Matches:
+    """Sort matches by query, distance and id; keep the first `k` of each query if given.
+
+    This is where every index resolves ties. Rows are sorted by id (:class:`CodesById`), so the smaller row has the
+    smaller id.
+    """
+    if not len(matches):
+        return matches
+    # Sorting one combined number is many times as fast as sorting by three columns.
+    n_rows = int(matches.row.max()) + 1
+    combined = np.sort((matches.query * _DISTANCES + matches.distance) * n_rows + matches.row)
+    if k is not None:
+        combined = combined[position_in_group(matches.counts(0)) < k]
+    rest, row = np.divmod(combined, n_rows)
+    query, distance = np.divmod(rest, _DISTANCES)
+    return Matches(query, row, distance)
+
+
+def order_by_distance(distances: NDArray[Any], ids: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the order of items by distance, then by id, where distances are real numbers."""
+    return np.lexsort((ids, distances))
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The answers to several queries, one after the other, each by distance and then by id.
+    """Results of several queries, one after the other, each sorted by distance and then by id.
 
     Parameters
     ----------
     offsets : ndarray of int64, shape (n_queries + 1,)
-        Query ``i`` has the entries ``offsets[i]`` up to ``offsets[i + 1]``.
+        Query ``i`` has the entries ``offsets[i]`` to ``offsets[i + 1]``.
     ids : ndarray of int64
-        Which items were found.
+        Ids of the items found.
     distances : ndarray of int64
         Their Hamming distances.
     """
@@ -47,15 +74,15 @@ class Hits:
 
 
 class Index(ABC):
-    """Codes with ids, and who is nearest to a query.
+    """Codes with ids, and their nearest neighbours by Hamming distance.
 
-    All answers are exact: by Hamming distance, and by id where distances are equal. Any number of threads may search
-    at once; a change must not run beside anything else. Subclasses write `_find`.
+    All results are exact: sorted by Hamming distance, and by id where distances are equal. Any number of threads may
+    search at once; changes need exclusive access. Subclasses implement `_find`.
 
     Parameters
     ----------
     n_bits : int
-        The length of the codes, 1 to 1024.
+        Code length, 1 to 1024.
     """
 
     name: ClassVar[str]
@@ -65,23 +92,23 @@ class Index(ABC):
         self._n_bits = _at_least(1, n_bits, "n_bits")
         if n_bits > MAX_BITS:
             raise InvalidInput(f"n_bits must be {MAX_BITS} at most; got {n_bits}.")
-        self._rows = Rows.empty(n_bits)
+        self._codes = CodesById.empty(n_bits)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._codes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} codes of {self.n_bits} bits)"
 
     @property
     def n_bits(self) -> int:
-        """The length of the codes."""
+        """Code length."""
         return self._n_bits
 
     @property
     def ids(self) -> NDArray[np.int64]:
         """All ids, ascending; a copy."""
-        return self._rows.ids.copy()
+        return self._codes.ids.copy()
 
     def add(self, codes: BinaryCodes, ids: ArrayLike | None = None) -> None:
         """Add codes.
@@ -91,25 +118,41 @@ class Index(ABC):
         codes : BinaryCodes
             The codes.
         ids : vector of int, optional
-            One new id for each, 0 or larger; by default they count on from the largest id there is.
+            One new id for each, 0 or larger; by default they continue from the largest id.
         """
         self._check_length(codes)
-        new = self._next_ids(len(codes)) if ids is None else to_ids(ids)
-        self._check_new(new, len(codes))
-        if not self._rows.insert(new, to_words(codes)):
+        count = len(codes)
+        if ids is None:
+            first = int(self._codes.ids[-1]) + 1 if len(self) else 0
+            if first + count - 1 > MAX_ID:
+                raise InvalidInput(f"No {count} ids are left after {first - 1}; give ids.")
+            new = np.arange(first, first + count, dtype=np.int64)
+        else:
+            new = to_ids(ids)
+            if len(new) != count:
+                raise InvalidInput(f"{count} codes but {len(new)} ids; give one id per code.")
+            values, counts = np.unique(new, return_counts=True)
+            if len(values) < len(new):
+                raise InvalidInput(f"Id {values[counts > 1][0]} is given twice; ids must be unique.")
+            known = self._codes.find(values)[1]
+            if known.any():
+                raise InvalidInput(
+                    f"Id {values[known][0]} is in the index already; remove it first, or give another id."
+                )
+        if not self._codes.insert(new, to_words(codes)):
             self._forget()
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove codes by their ids, and return how many that were; an id that is not there is refused."""
+        """Remove codes by id and return their number; nothing is removed if an id is unknown."""
         rows = np.unique(self._rows_of(ids))
         if len(rows):
             self._forget_rows(rows)
-            self._rows.delete(rows)
+            self._codes.delete(rows)
         return len(rows)
 
     def codes_of(self, ids: ArrayLike) -> BinaryCodes:
         """Return the codes of some ids, in the order of the ids."""
-        return to_codes(self._rows.words[self._rows_of(ids)], self.n_bits)
+        return to_codes(self._codes.words[self._rows_of(ids)], self.n_bits)
 
     def search(self, queries: BinaryCodes, k: int, *, allowed: ArrayLike | None = None) -> Hits:
         """Return the `k` nearest codes of each query.
@@ -117,16 +160,16 @@ class Index(ABC):
         Parameters
         ----------
         queries : BinaryCodes
-            What to look for.
+            The queries.
         k : int
-            How many to return, 1 or more; where there are fewer, all are returned.
+            Number of neighbours, 1 or more; if there are fewer codes, all are returned.
         allowed : vector of int, optional
-            Only these ids are answers; those that are not in the index are passed over.
+            Only these ids are returned; unknown ids are ignored.
 
         Returns
         -------
         Hits
-            By distance, then by id.
+            Sorted by distance, then by id.
         """
         return self._answer(queries, allowed, min(_at_least(1, k, "k"), max(1, len(self))), self.n_bits)
 
@@ -136,96 +179,79 @@ class Index(ABC):
         Parameters
         ----------
         queries : BinaryCodes
-            What to look for.
+            The queries.
         radius : int
             The largest distance to return, 0 or more.
         allowed : vector of int, optional
-            Only these ids are answers; those that are not in the index are passed over.
+            Only these ids are returned; unknown ids are ignored.
 
         Returns
         -------
         Hits
-            By distance, then by id.
+            Sorted by distance, then by id.
         """
         return self._answer(queries, allowed, None, min(_at_least(0, radius, "radius"), self.n_bits))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a folder.
 
-        A crash leaves what was there before, whole; whoever has the old files open keeps them. One writer at a time.
+        A crash leaves the previous index complete; processes that have it open keep it. One process may save at a time.
         """
-        arrays = {"ids": self._rows.ids, "codes": self._rows.words, **self._derived()}
+        arrays = {"ids": self._codes.ids, "codes": self._codes.words, **self._derived()}
         write_arrays(path, self.name, self.n_bits, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a folder that any index saved.
+        """Load a folder that any index saved.
 
-        The files are mapped into memory, not read: their sizes and headers are checked here, their content by
-        :func:`ddsh.index.verify`. The index may be changed; the folder stays as it is until :meth:`save`.
+        The files are memory-mapped, not read: sizes and headers are checked here, contents by
+        :func:`ddsh.index.verify`. The loaded index can be changed; the folder does not change until :meth:`save`.
         """
         saved = open_arrays(path, cls._derived_names)
         index = cls(saved.n_bits)
-        index._rows = Rows(saved.arrays["ids"], saved.arrays["codes"])
+        index._codes = CodesById(saved.arrays["ids"], saved.arrays["codes"])
         index._adopt(saved)
         return index
 
     @abstractmethod
-    def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Found:
-        """Return the rows within `radius`, ranked; only the first `k`, and only those among `rows`, if given."""
+    def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Matches:
+        """Return the rows within `radius`, nearest first; only the first `k`, and only those among `rows`, if given."""
 
     def _forget(self) -> None:  # noqa: B027 -- most indexes derive nothing
-        """Drop what was derived from the rows: they have moved."""
+        """Drop everything derived from the rows, because they moved."""
 
     def _forget_rows(self, rows: Integers) -> None:  # noqa: B027
-        """Drop what was derived from some rows, which are about to go."""
+        """Drop what was derived from some rows, which are about to be removed."""
 
     def _derived(self) -> Mapping[str, NDArray[Any]]:
-        """Return the arrays of `_derived_names`, which are worth saving."""
+        """Return the arrays of `_derived_names`, which are saved with the codes."""
         return {}
 
-    def _adopt(self, saved: Saved) -> None:  # noqa: B027
-        """Take back derived arrays, where they were saved."""
+    def _adopt(self, saved: SavedIndex) -> None:  # noqa: B027
+        """Restore derived arrays, if they were saved."""
 
     def _answer(self, queries: BinaryCodes, allowed: ArrayLike | None, k: int | None, radius: int) -> Hits:
         self._check_length(queries)
-        rows = None if allowed is None else self._known_rows(to_ids(allowed))
+        rows = None
+        if allowed is not None:
+            found, known = self._codes.find(to_ids(allowed))
+            rows = np.unique(found[known])
         words = to_words(queries)
         parts = []
         for start in range(0, len(words), MAX_QUERIES):
             block = words[start : start + MAX_QUERIES]
             parts.append(self._find(block, rows, k, radius).of_queries(np.arange(start, start + len(block))))
-        found = Found.join(parts)
-        offsets = np.concatenate([[0], np.cumsum(found.counts(len(words)))])
-        return Hits(offsets, self._rows.ids[found.row], found.distance)
-
-    def _known_rows(self, ids: Integers) -> Integers:
-        rows, known = self._rows.find(ids)
-        return np.unique(rows[known])
+        matches = Matches.join(parts)
+        offsets = np.concatenate([[0], np.cumsum(matches.counts(len(words)))])
+        return Hits(offsets, self._codes.ids[matches.row], matches.distance)
 
     def _rows_of(self, ids: ArrayLike) -> Integers:
         wanted = to_ids(ids)
-        rows, known = self._rows.find(wanted)
+        rows, known = self._codes.find(wanted)
         if not known.all():
             unknown = wanted[~known]
             raise InvalidInput(f"{len(unknown)} of {len(wanted)} ids are not in the index, such as {unknown[0]}.")
         return rows
-
-    def _next_ids(self, count: int) -> Integers:
-        first = int(self._rows.ids[-1]) + 1 if len(self) else 0
-        if first + count - 1 > MAX_ID:
-            raise InvalidInput(f"No {count} ids are left after {first - 1}; give ids.")
-        return np.arange(first, first + count, dtype=np.int64)
-
-    def _check_new(self, ids: Integers, count: int) -> None:
-        if len(ids) != count:
-            raise InvalidInput(f"{count} codes but {len(ids)} ids; give one id per code.")
-        values, counts = np.unique(ids, return_counts=True)
-        if len(values) < len(ids):
-            raise InvalidInput(f"Id {values[counts > 1][0]} is given twice; ids must be unique.")
-        known = self._rows.find(values)[1]
-        if known.any():
-            raise InvalidInput(f"Id {values[known][0]} is in the index already; remove it first, or give another id.")
 
     def _check_length(self, codes: BinaryCodes) -> None:
         if codes.n_bits != self.n_bits:
@@ -233,7 +259,7 @@ class Index(ABC):
 
 
 def _at_least(smallest: int, value: int, name: str) -> int:
-    """Return `value` as an int, or raise."""
+    """Return `value` as an int, or raise InvalidInput."""
     try:
         number = as_integer(value)
     except TypeError:

@@ -1,27 +1,29 @@
-"""The scan of faiss, in as many threads as OpenMP is given."""
+"""Exhaustive search with faiss, in as many threads as OpenMP uses."""
 
 import importlib
 from typing import Any
 
 import numpy as np
 
-from ddsh.errors import DdshError
-from ddsh.index._found import Found, Integers, Words
+from ddsh.errors import MissingExtra
+from ddsh.index._matches import Integers, Matches, Words
 from ddsh.index._scan import scan_rows
 from ddsh.index.base import Index
 
+__all__ = ["FaissIndex"]
+
 
 class FaissIndex(Index):
-    """Compares every query with every code, by the range search of faiss.
+    """Compares every query with every code, using the range search of faiss.
 
-    That is the function behind ``IndexBinaryFlat.range_search``, called on the index's own arrays, mapped files
-    included: an ``IndexBinaryFlat`` would hold a second copy of them. faiss promises no order of ties among the k
-    nearest; here these are cut, exactly, out of a range that holds them.
+    It calls the function behind ``IndexBinaryFlat.range_search`` on the index's own arrays, including memory-mapped
+    ones; an ``IndexBinaryFlat`` would hold a second copy. faiss does not define the order of ties among the k nearest;
+    here they are selected exactly from a range that contains them.
 
     Parameters
     ----------
     n_bits : int
-        The length of the codes, 1 to 1024.
+        Code length, 1 to 1024.
     """
 
     name = "faiss"
@@ -30,36 +32,33 @@ class FaissIndex(Index):
         _import_faiss()
         super().__init__(n_bits)
 
-    def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Found:
-        return scan_rows(self._rows.words, rows, queries, k, radius, _collect)
+    def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Matches:
+        return scan_rows(self._codes.words, rows, queries, k, radius, _collect)
 
 
-def _collect(words: Words, queries: Words, radii: Integers) -> Found:
-    """Return all rows of `words` within each query's radius; faiss takes one radius at a time."""
-    parts = []
-    for radius in np.unique(radii):
-        asked = np.flatnonzero(radii == radius)
-        parts.append(_range_search(words, queries[asked], int(radius)).of_queries(asked))
-    return Found.join(parts)
-
-
-def _range_search(words: Words, queries: Words, radius: int) -> Found:
+def _collect(words: Words, queries: Words, radii: Integers) -> Matches:
+    """Return all rows of `words` within each query's radius."""
     faiss = _import_faiss()
-    codes, asked = (np.ascontiguousarray(array).view(np.uint8) for array in (words, queries))
-    result = faiss.RangeSearchResult(len(asked))
-    # faiss returns what is nearer than the radius it is given, not what is as near.
-    faiss.hamming_range_search(
-        faiss.swig_ptr(asked), faiss.swig_ptr(codes), len(asked), len(codes), radius + 1, codes.shape[1], result
-    )
-    # The arrays belong to the result and go with it.
-    ends = faiss.rev_swig_ptr(result.lims, len(asked) + 1).astype(np.int64)
-    row = faiss.rev_swig_ptr(result.labels, int(ends[-1])).astype(np.int64)
-    distance = faiss.rev_swig_ptr(result.distances, int(ends[-1])).astype(np.int64)
-    return Found(np.repeat(np.arange(len(asked)), np.diff(ends)), row, distance)
+    codes = np.ascontiguousarray(words).view(np.uint8)
+    parts = []
+    for radius in np.unique(radii).tolist():  # faiss takes one radius at a time
+        numbers = np.flatnonzero(radii == radius)
+        asked = np.ascontiguousarray(queries[numbers]).view(np.uint8)
+        result = faiss.RangeSearchResult(len(asked))
+        # faiss returns codes that are strictly nearer than the given radius.
+        faiss.hamming_range_search(
+            faiss.swig_ptr(asked), faiss.swig_ptr(codes), len(asked), len(codes), radius + 1, codes.shape[1], result
+        )
+        # Copies, because the arrays are freed with the result.
+        ends = faiss.rev_swig_ptr(result.lims, len(asked) + 1).astype(np.int64)
+        row = faiss.rev_swig_ptr(result.labels, int(ends[-1])).astype(np.int64)
+        distance = faiss.rev_swig_ptr(result.distances, int(ends[-1])).astype(np.int64)
+        parts.append(Matches(np.repeat(numbers, np.diff(ends)), row, distance))
+    return Matches.join(parts)
 
 
 def _import_faiss() -> Any:  # noqa: ANN401 -- faiss has no types for these functions
     try:
         return importlib.import_module("faiss")
     except ModuleNotFoundError as error:
-        raise DdshError("The faiss index needs faiss. Run: pip install 'ddsh[search]'") from error
+        raise MissingExtra("The faiss index", "faiss", "search") from error

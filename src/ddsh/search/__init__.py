@@ -1,26 +1,36 @@
-"""Search: a model, an index and a catalogue of images in one folder."""
+"""Image search: a model and a store of images, with their codes and labels."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ddsh.lazy import lazy
-
 if TYPE_CHECKING:
-    from ddsh.search.catalogue import Entry
+    from ddsh.errors import Busy
     from ddsh.search.engine import ImageSearch
-    from ddsh.search.folder import Busy
-    from ddsh.search.hits import Hit
-    from ddsh.search.reports import AddReport, RefreshReport, SearchInfo
+    from ddsh.search.local import LocalStore
+    from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
+    from ddsh.search.store import Entry, Store, StoreWriter
+else:  # type checkers see the imports above
+    import lazy_loader
 
-__all__ = ["AddReport", "Busy", "Entry", "Hit", "ImageSearch", "RefreshReport", "SearchInfo"]
+    __getattr__, __dir__, _ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "engine": ["ImageSearch"],
+            "local": ["Busy", "LocalStore"],
+            "results": ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"],
+            "store": ["Entry", "Store", "StoreWriter"],
+        },
+    )
 
-_HOMES: Mapping[str, str] = {
-    "AddReport": "ddsh.search.reports",
-    "Busy": "ddsh.search.folder",
-    "Entry": "ddsh.search.catalogue",
-    "Hit": "ddsh.search.hits",
-    "ImageSearch": "ddsh.search.engine",
-    "RefreshReport": "ddsh.search.reports",
-    "SearchInfo": "ddsh.search.reports",
-}
-__getattr__ = lazy(__name__, _HOMES)
+__all__ = [
+    "AddReport",
+    "Busy",
+    "Entry",
+    "Hit",
+    "ImageSearch",
+    "LocalStore",
+    "QueryResult",
+    "RefreshReport",
+    "SearchInfo",
+    "Store",
+    "StoreWriter",
+]

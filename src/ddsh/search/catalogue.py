@@ -1,30 +1,32 @@
-"""The catalogue: which images there are, where they lie, and their codes, in one SQLite database.
+"""Catalogue of indexed images in one SQLite database.
 
-The database is the only truth. An image's row and its code are written in one transaction, so that there is never one
-without the other, whenever the process ends; the files of an index are made from it (:mod:`ddsh.search.live`). Every
-transaction has a generation and a random token: whoever knows the state of an earlier one asks only for what changed
-since then, and a state of another history, such as one of a backup, is recognised as such.
+The database is the only source of truth. The entry of an image and its code are written in one transaction, so there is
+never one without the other, whenever the process ends; index files are derived from it
+(:mod:`ddsh.search.live_index`). Every transaction has a generation and a random token: a reader that knows an earlier
+state asks only for the changes since then, and a state of another history, such as one of a backup, is recognised.
 """
 
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import ArtefactError
+from ddsh.search.store import Content, Entry, Ids, StoredFile
+
+__all__ = ["FORMAT_VERSION", "Catalogue", "Changes", "State"]
 
 FORMAT_VERSION = 1
 _APPLICATION = 0x64647368  # "ddsh"
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 
-Ids: TypeAlias = NDArray[np.int64]
 Packed: TypeAlias = NDArray[np.uint8]
 
 _SCHEMA = f"""
@@ -62,6 +64,20 @@ CREATE TABLE removed (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE roots (path TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
+_FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
+_CODES = "SELECT images.id, code FROM images JOIN contents ON contents.id = content"
+# Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
+_SAMPLE = """
+WITH drawn AS (
+    SELECT 0 AS rest, draw.key AS place, (
+        SELECT id FROM images WHERE id > CAST(draw.value * (SELECT max(id) FROM images) AS INTEGER) ORDER BY id LIMIT 1
+    ) AS id FROM json_each(?1) AS draw
+    UNION ALL
+    SELECT 1, id, id FROM (SELECT id FROM images ORDER BY id LIMIT ?2)
+)
+SELECT id FROM drawn WHERE id IS NOT NULL GROUP BY id ORDER BY min(rest), min(place) LIMIT ?2
+"""
+
 
 @dataclass(frozen=True)
 class State:
@@ -70,95 +86,18 @@ class State:
     Parameters
     ----------
     generation : int
-        How many transactions led to it.
+        Number of transactions that led to it.
     token : str
-        Random; no other state has it.
+        Random and unique.
     """
 
     generation: int
     token: str
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What is known of one image.
-
-    Parameters
-    ----------
-    id : int
-        Its number; never given to another image, even after it was removed.
-    path : str
-        Its file.
-    sha256 : str
-        Checksum of the file's content.
-    n_bytes, width, height : int
-        Size of the file, and of the upright image in pixels.
-    mtime_ns : int
-        When the file was last changed, in nanoseconds since 1970.
-    labels : tuple of str
-        Its labels.
-    metadata : dict
-        Whatever the user keeps with it.
-    """
-
-    id: int
-    path: str
-    sha256: str
-    n_bytes: int
-    width: int
-    height: int
-    mtime_ns: int
-    labels: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """What to call it: its file's name, or its number where the index named the file by its checksum."""
-        file = PurePath(self.path)
-        return f"image {self.id}" if file.stem == self.sha256 else file.name
-
-
-@dataclass(frozen=True)
-class Content:
-    """What an image file holds, and what the model makes of it.
-
-    Parameters
-    ----------
-    sha256 : bytes
-        Checksum of the file.
-    n_bytes, width, height : int
-        Size of the file, and of the image.
-    code : bytes
-        The packed code.
-    look : bytes
-        A tiny copy of the image; see :mod:`ddsh.search.looks`.
-    outputs : bytes or None
-        The real outputs as float16, where they are kept.
-    """
-
-    sha256: bytes
-    n_bytes: int
-    width: int
-    height: int
-    code: bytes
-    look: bytes
-    outputs: bytes | None = None
-
-
-@dataclass(frozen=True)
-class FileRow:
-    """What the catalogue says of a file."""
-
-    id: int
-    path: Path
-    sha256: bytes
-    n_bytes: int
-    mtime_ns: int
-
-
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What differs between two states: ids that are gone or have another code, and ids with their codes now."""
+    """Difference between two states: ids that are gone or have a new code, and changed ids with their codes."""
 
     gone: Ids
     ids: Ids
@@ -166,34 +105,41 @@ class Changes:
 
 
 class Catalogue:
-    """An open catalogue; one thread at a time may use it, any number may be open.
+    """An open catalogue. One thread at a time may use it; it can be open any number of times.
 
     Parameters
     ----------
     path : path
-        The database. Files that lie beside it are kept by relative paths, so that all can be moved together.
+        The database. Files in the same folder are stored by relative paths, so that the folder can be moved.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = path.absolute().parent
-        with self._problems():
+        self._replaced = False
+        with self._named_errors():
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=rw",
                 uri=True,
-                timeout=_PATIENCE_SECONDS,
+                timeout=_TIMEOUT_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )
         try:
-            self._check()
+            application, version = self._one("PRAGMA application_id")[0], self._one("PRAGMA user_version")[0]
+            if application != _APPLICATION:
+                raise ArtefactError(f"{path} is not a catalogue of ddsh.")
+            if version != FORMAT_VERSION:
+                raise ArtefactError(f"{path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
+            self._all("PRAGMA foreign_keys = ON")
+            self._all("PRAGMA synchronous = FULL")
         except BaseException:
             self.close()
             raise
 
     @classmethod
     def create(cls, path: Path, fingerprint: str) -> None:
-        """Make an empty catalogue of codes that one model makes."""
+        """Create an empty catalogue for the codes of one model."""
         connection = sqlite3.connect(path, isolation_level=None)
         try:
             # Readers see the last state while a writer prepares the next one.
@@ -215,9 +161,19 @@ class Catalogue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the database."""
+        return self._folder
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether :meth:`replace` was called, so that contents may be unused."""
+        return self._replaced
+
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """See one state, whatever others write meanwhile."""
+        """Read one state in the block, regardless of concurrent writers."""
         self._all("BEGIN")
         try:
             yield
@@ -225,16 +181,16 @@ class Catalogue:
             self._all("COMMIT")
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Make all changes of the block one new state, or none of them."""
-        with self._transaction():
+        with self._atomic():
             before = self._connection.total_changes
             yield
             if self._connection.total_changes > before:
                 self._all("INSERT INTO commits VALUES (?, ?)", self._next_generation(), secrets.token_hex(8))
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the model whose codes these are."""
+        """Return the fingerprint of the model that computed the codes."""
         return str(self._one("SELECT value FROM facts WHERE name = 'fingerprint'")[0])
 
     def state(self) -> State:
@@ -242,44 +198,40 @@ class Catalogue:
         return State(*self._one("SELECT generation, token FROM commits ORDER BY generation DESC LIMIT 1"))
 
     def has_state(self, state: State) -> bool:
-        """Return whether a state is one of this catalogue's, and not so old that it was forgotten."""
-        found = self._all("SELECT 1 FROM commits WHERE generation = ? AND token = ?", state.generation, state.token)
-        return bool(found)
+        """Return whether a state belongs to this catalogue and has not been forgotten."""
+        return bool(
+            self._all("SELECT 1 FROM commits WHERE generation = ? AND token = ?", state.generation, state.token)
+        )
 
     def count(self) -> int:
-        """Return how many images there are."""
+        """Return the number of images."""
         return int(self._one("SELECT count(*) FROM images")[0])
 
     def count_contents(self) -> tuple[int, int]:
-        """Return how many different images and how many different codes there are."""
+        """Return the number of different contents and of different codes."""
         sql = "SELECT count(*), count(DISTINCT code) FROM contents WHERE id IN (SELECT content FROM images)"
         n_contents, n_codes = self._one(sql)
         return int(n_contents), int(n_codes)
 
     def codes(self) -> Changes:
         """Return all ids and codes."""
-        return self._coded(
-            "SELECT images.id, code FROM images JOIN contents ON contents.id = content ORDER BY images.id"
-        )
+        return self._codes(f"{_CODES} ORDER BY images.id")
 
     def changes(self, since: State) -> Changes:
-        """Return what changed since an earlier state."""
+        """Return the changes since an earlier state."""
         gone = self._all("SELECT id FROM removed WHERE generation > ?", since.generation)
-        now = self._coded(
-            "SELECT images.id, code FROM images JOIN contents ON contents.id = content WHERE generation > ? ORDER BY 1",
-            since.generation,
-        )
+        now = self._codes(f"{_CODES} WHERE generation > ? ORDER BY 1", since.generation)
         return Changes(np.union1d(np.array(gone, np.int64).reshape(-1), now.ids), now.ids, now.packed)
 
     def count_changes(self, since: State) -> int:
-        """Return how many images changed since an earlier state."""
+        """Return the number of images that changed since an earlier state."""
         return sum(
             int(self._one(f"SELECT count(*) FROM {table} WHERE generation > ?", since.generation)[0])  # noqa: S608
             for table in ("images", "removed")
         )
 
     def entries(self, ids: Iterable[int]) -> list[Entry]:
-        """Return what is known of images, in the order of the ids; ids that are not there are passed over."""
+        """Return entries in the order of the ids; unknown ids are skipped."""
         wanted = [int(number) for number in ids]
         labels = self._labels_of(wanted)
         rows = self._all(
@@ -287,7 +239,19 @@ class Catalogue:
             " JOIN contents ON contents.id = content WHERE images.id IN (SELECT value FROM json_each(?))",
             json.dumps(wanted),
         )
-        found = {row[0]: self._entry(row, labels.get(row[0], ())) for row in rows}
+        found = {}
+        for number, path, sha256, n_bytes, width, height, mtime_ns, metadata in rows:
+            found[number] = Entry(
+                number,
+                str(self._folder / path),
+                sha256.hex(),
+                n_bytes,
+                width,
+                height,
+                mtime_ns,
+                labels.get(number, ()),
+                json.loads(metadata),
+            )
         return [found[number] for number in wanted if number in found]
 
     def ids(self, after: int, limit: int) -> list[int]:
@@ -295,35 +259,38 @@ class Catalogue:
         rows = self._all("SELECT id FROM images WHERE id > ? ORDER BY id LIMIT ?", after, limit)
         return [row[0] for row in rows]
 
-    def files(self) -> list[FileRow]:
-        """Return all files."""
-        return [self._file(row) for row in self._all(f"{_FILES} ORDER BY images.id")]
+    def sample(self, n: int, seed: int | None) -> list[int]:
+        """Return `n` random ids, or all if there are fewer."""
+        draws = np.random.default_rng(seed).random(3 * n).tolist()
+        return [row[0] for row in self._all(_SAMPLE, json.dumps(draws), n)]
 
-    def file_at(self, path: Path) -> FileRow | None:
-        """Return what is known of the file at a path."""
-        with suppress(UnicodeEncodeError):  # no image has a path that is no text
-            rows = self._all(f"{_FILES} WHERE path = ?", self._stored(path))
-            return self._file(rows[0]) if rows else None
+    def files(self) -> list[StoredFile]:
+        """Return all files, by id."""
+        return self._files(f"{_FILES} ORDER BY images.id")
+
+    def file_at(self, path: Path) -> StoredFile | None:
+        """Return the file with a path, if it is indexed."""
+        with suppress(UnicodeEncodeError):  # no indexed path is invalid text
+            return next(iter(self._files(f"{_FILES} WHERE path = ?", self._stored(path))), None)
         return None
 
-    def files_with(self, content: int) -> list[FileRow]:
-        """Return the files that hold some content."""
-        return [self._file(row) for row in self._all(f"{_FILES} WHERE content = ? ORDER BY images.id", content)]
+    def files_with(self, sha256: bytes) -> list[StoredFile]:
+        """Return the files with some content, by id."""
+        return self._files(f"{_FILES} WHERE sha256 = ? ORDER BY images.id", sha256)
 
-    def find_content(self, sha256: bytes) -> int | None:
-        """Return the number of a content, if it is known."""
-        rows = self._all("SELECT id FROM contents WHERE sha256 = ?", sha256)
-        return int(rows[0][0]) if rows else None
+    def has_content(self, sha256: bytes) -> bool:
+        """Return whether some content is stored."""
+        return bool(self._all("SELECT 1 FROM contents WHERE sha256 = ?", sha256))
 
     def code_of(self, image: int) -> tuple[bytes, bytes | None] | None:
-        """Return the code and, if they are kept, the outputs of an image."""
+        """Return the code and, if they are stored, the outputs of an image."""
         rows = self._all(
             "SELECT code, outputs FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image
         )
         return rows[0] if rows else None
 
     def outputs(self, ids: Ids) -> dict[int, bytes]:
-        """Return the kept outputs of images by id."""
+        """Return the stored outputs of images by id."""
         rows = self._all(
             "SELECT images.id, outputs FROM images JOIN contents ON contents.id = content"
             " WHERE outputs IS NOT NULL AND images.id IN (SELECT value FROM json_each(?))",
@@ -331,52 +298,65 @@ class Catalogue:
         )
         return dict(rows)
 
-    def looks(self) -> list[tuple[int, bytes, bytes]]:
-        """Return id, code and look of every image."""
+    def tiny_copies(self) -> list[tuple[int, bytes, bytes]]:
+        """Return the id, the code and the tiny copy of every image, by id."""
         return self._all("SELECT images.id, code, look FROM images JOIN contents ON contents.id = content ORDER BY 1")
 
     def ids_labelled(self, label: str) -> Ids:
-        """Return the ids of the images that carry a label."""
+        """Return the ids of the images with a label."""
         return np.array(self._all("SELECT image FROM labels WHERE label = ?", label), np.int64).reshape(-1)
 
     def label_counts(self) -> dict[str, int]:
-        """Return how many images carry each label."""
+        """Return the number of images with each label, by label."""
         return dict(self._all("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
     def roots(self) -> list[Path]:
         """Return the folders that were added."""
         return [Path(row[0]) for row in self._all("SELECT path FROM roots ORDER BY path")]
 
-    def put_content(self, content: Content) -> int:
-        """Add a content, and return its number."""
-        values = (content.sha256, content.n_bytes, content.width, content.height)
-        values += (content.code, content.look, content.outputs)  # type: ignore[assignment]
-        return self._insert(
+    def put_content(self, content: Content) -> None:
+        """Store new content."""
+        self._all(
             "INSERT INTO contents (sha256, n_bytes, width, height, code, look, outputs) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *values,
+            content.sha256,
+            content.n_bytes,
+            content.width,
+            content.height,
+            content.code,
+            content.tiny,
+            content.outputs,
         )
 
-    def put_image(self, path: Path, content: int, mtime_ns: int) -> int:
-        """Add an image, and return its id."""
-        return self._insert(
-            "INSERT INTO images (path, content, mtime_ns, metadata, generation) VALUES (?, ?, ?, '{}', ?)",
+    def add(self, path: Path, sha256: bytes, mtime_ns: int) -> int:
+        """Add an image with stored content and return its id."""
+        self._all(
+            "INSERT INTO images (path, content, mtime_ns, metadata, generation)"
+            " VALUES (?, (SELECT id FROM contents WHERE sha256 = ?), ?, '{}', ?)",
             self._stored(path),
-            content,
+            sha256,
             mtime_ns,
             self._next_generation(),
         )
+        return int(self._one("SELECT last_insert_rowid()")[0])
 
-    def replace(self, image: int, content: int, mtime_ns: int) -> None:
-        """Give an image another content; the one it had is not dropped."""
-        values = (content, mtime_ns, self._next_generation(), image)
-        self._all("UPDATE images SET content = ?, mtime_ns = ?, generation = ? WHERE id = ?", *values)
+    def replace(self, image: int, sha256: bytes, mtime_ns: int) -> None:
+        """Set the content of an image; the old content stays until :meth:`drop_unused_contents`."""
+        self._replaced = True
+        self._all(
+            "UPDATE images SET content = (SELECT id FROM contents WHERE sha256 = ?), mtime_ns = ?, generation = ?"
+            " WHERE id = ?",
+            sha256,
+            mtime_ns,
+            self._next_generation(),
+            image,
+        )
 
     def move(self, image: int, path: Path, mtime_ns: int) -> None:
-        """Say where the file of an image lies now, and when it was last changed."""
+        """Set the path and the modification time of an image."""
         self._all("UPDATE images SET path = ?, mtime_ns = ? WHERE id = ?", self._stored(path), mtime_ns, image)
 
     def set_labels(self, image: int, labels: Sequence[str]) -> None:
-        """Give an image these labels and no others."""
+        """Replace the labels of an image."""
         if self._labels_of([image]).get(image, ()) == tuple(sorted(set(labels))):
             return
         self._all("DELETE FROM labels WHERE image = ?", image)
@@ -384,15 +364,15 @@ class Catalogue:
             self._all("INSERT INTO labels VALUES (?, ?)", image, label)
 
     def set_metadata(self, image: int, metadata: str) -> None:
-        """Keep JSON with an image."""
+        """Replace the metadata of an image, given as JSON."""
         self._all("UPDATE images SET metadata = ? WHERE id = ? AND metadata <> ?", metadata, image, metadata)
 
     def add_root(self, folder: Path) -> None:
-        """Remember a folder that was added."""
-        with suppress(UnicodeEncodeError):  # files below a path that is no text cannot be added
+        """Record a folder whose images were added."""
+        with suppress(UnicodeEncodeError):  # files below a path that is not valid text cannot be added
             self._all("INSERT OR IGNORE INTO roots VALUES (?)", str(folder))
 
-    def remove(self, ids: Sequence[int]) -> None:
+    def remove(self, ids: Iterable[int]) -> None:
         """Remove images."""
         chosen = json.dumps(list(ids))
         self._all(
@@ -404,16 +384,16 @@ class Catalogue:
         self.drop_unused_contents()
 
     def drop_unused_contents(self) -> None:
-        """Remove contents that no image has any more."""
+        """Remove contents that no image has."""
         self._all("DELETE FROM contents WHERE id NOT IN (SELECT content FROM images)")
 
     def forget_before(self, state: State) -> None:
-        """Forget the states before one: nobody who knows an older one can ask for changes any more."""
-        with self._transaction():
+        """Forget the states before one; changes since an older state can no longer be listed."""
+        with self._atomic():
             self._all("DELETE FROM commits WHERE generation < ?", state.generation)
             self._all("DELETE FROM removed WHERE generation <= ?", state.generation)
 
-    def _coded(self, sql: str, *values: object) -> Changes:
+    def _codes(self, sql: str, *values: object) -> Changes:
         rows = self._all(sql, *values)
         ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
         packed = np.frombuffer(b"".join(row[1] for row in rows), np.uint8)
@@ -429,14 +409,8 @@ class Catalogue:
             labels[image] = (*labels.get(image, ()), label)
         return labels
 
-    def _entry(self, row: Sequence[Any], labels: tuple[str, ...]) -> Entry:
-        number, path, sha256, n_bytes, width, height, mtime_ns, metadata = row
-        place = str(self._folder / path)
-        return Entry(number, place, sha256.hex(), n_bytes, width, height, mtime_ns, labels, json.loads(metadata))
-
-    def _file(self, row: Sequence[Any]) -> FileRow:
-        number, path, sha256, n_bytes, mtime_ns = row
-        return FileRow(number, self._folder / path, sha256, n_bytes, mtime_ns)
+    def _files(self, sql: str, *values: object) -> list[StoredFile]:
+        return [StoredFile(number, self._folder / path, *rest) for number, path, *rest in self._all(sql, *values)]
 
     def _stored(self, path: Path) -> str:
         return str(path.relative_to(self._folder) if path.is_relative_to(self._folder) else path)
@@ -444,18 +418,8 @@ class Catalogue:
     def _next_generation(self) -> int:
         return self.state().generation + 1
 
-    def _check(self) -> None:
-        """Refuse a file that is no catalogue, or one of another version."""
-        application, version = self._one("PRAGMA application_id")[0], self._one("PRAGMA user_version")[0]
-        if application != _APPLICATION:
-            raise ArtefactError(f"{self._path} is not a catalogue of ddsh.")
-        if version != FORMAT_VERSION:
-            raise ArtefactError(f"{self._path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
-        self._all("PRAGMA foreign_keys = ON")
-        self._all("PRAGMA synchronous = FULL")
-
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _atomic(self) -> Iterator[None]:
         self._all("BEGIN IMMEDIATE")
         try:
             yield
@@ -465,26 +429,17 @@ class Catalogue:
                 self._all("ROLLBACK")
             raise
 
-    def _insert(self, sql: str, *values: object) -> int:
-        with self._problems():
-            number = self._connection.execute(sql, values).lastrowid
-        assert number is not None, "an INSERT has a row"
-        return number
-
     def _one(self, sql: str, *values: object) -> Any:  # noqa: ANN401 -- a row of anything
         return self._all(sql, *values)[0]
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        with self._problems():
+        with self._named_errors():
             return self._connection.execute(sql, values).fetchall()
 
     @contextmanager
-    def _problems(self) -> Iterator[None]:
-        """Turn an error of the database into one line that names it."""
+    def _named_errors(self) -> Iterator[None]:
+        """Turn an error of the database into one line that names the file."""
         try:
             yield
         except sqlite3.Error as error:
-            raise ArtefactError(f"{self._path} cannot be used ({error}); is the folder whole?") from error
-
-
-_FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
+            raise ArtefactError(f"{self._path} cannot be used ({error}); is the folder complete?") from error

@@ -1,149 +1,121 @@
-"""Search for images by their codes: a model, an index and a catalogue in one folder."""
+"""Image search: find the images of a store that are similar to an image."""
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
-from ddsh.errors import ArtefactError, InvalidInput, UnknownName
-from ddsh.images import Image, decode_image, read_image, thumbnail
+from ddsh.errors import InvalidInput
+from ddsh.images import ImageLike, as_image, thumbnail
 from ddsh.index import get_index
-from ddsh.index.base import Index
-from ddsh.index.reranking import Outputs
-from ddsh.search import folder as layout
-from ddsh.search.adding import Adder, expand
-from ddsh.search.catalogue import Catalogue, Entry, State
-from ddsh.search.encoder import Encoder
-from ddsh.search.files import ImageLike, absolute
-from ddsh.search.folder import Manifest
-from ddsh.search.hits import Hit, hits_of
-from ddsh.search.live import AUTO, LiveIndex
-from ddsh.search.looks import TOLERANCE, group
-from ddsh.search.ranking import real_order
-from ddsh.search.refreshing import Refresher
-from ddsh.search.reports import AddReport, RefreshReport, SearchInfo
+from ddsh.index.rerank import Outputs, rerank_order
+from ddsh.model import Model
+from ddsh.search.duplicates import TOLERANCE, group_duplicates
+from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
+from ddsh.search.live_index import AUTO
+from ddsh.search.local import LocalStore
+from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
+from ddsh.search.store import Entry, SearchManifest, Store, check_fingerprint
 
-Progress: TypeAlias = Callable[[int, int], None]
+__all__ = ["RERANKED", "WAIT_SECONDS", "ImageSearch"]
 
 RERANKED = 1000
-"""How many of the nearest are put in order by their real outputs, or ten times as many as are asked for."""
+"""Number of nearest images that are re-ranked by their real outputs, or ten times `k` if that is more."""
 
 WAIT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class _Query:
-    """What is looked for: a code, and the real outputs behind it or its signs."""
-
-    code: BinaryCodes
-    outputs: Outputs
+"""Default time to wait for another writer."""
 
 
 class ImageSearch:
-    """Finds images that are similar to an image.
+    """Finds images that are similar to an image: a model and a store.
 
-    Make one with :meth:`create` or :meth:`open`. Any number of threads and processes may search in a folder while one
-    of them changes it; every answer is that of one state of the catalogue.
+    Use :meth:`create` or :meth:`open` for an index in a local folder. Any number of threads and processes may search
+    while one of them makes changes; every result shows one state of the store.
 
     Parameters
     ----------
-    folder : path
-        The folder.
-    manifest : Manifest
-        What it says of itself.
-    encoder : Encoder
-        Its model.
-    wait : float
-        Seconds to wait for another writer before :class:`Busy` is raised.
+    store : Store
+        The indexed images and their codes.
+    model : Model
+        The model that computed the codes.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, encoder: Encoder, wait: float) -> None:
-        self.folder = folder.absolute()
-        self._manifest, self._encoder, self._wait = manifest, encoder, wait
-        self._lock = Lock()
-        self._live = LiveIndex(self.folder / layout.INDEX, manifest.index, manifest.n_bits)
-        self._labelled: tuple[State | None, dict[str, NDArray[np.int64]]] = (None, {})
-        self._catalogue = self._open_catalogue()
+    def __init__(self, store: Store, model: Model) -> None:
+        check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
+        self._store, self._model = store, model
 
     @classmethod
     def create(
         cls,
         folder: str | os.PathLike[str],
-        model: str | os.PathLike[str],
+        model: str | os.PathLike[str] | Model,
         *,
         index: str = AUTO,
         keep_outputs: bool = False,
         wait: float = WAIT_SECONDS,
     ) -> Self:
-        """Make an empty search index.
+        """Create an empty index in a local folder.
 
         Parameters
         ----------
         folder : path
-            A folder that is new or empty.
-        model : path
-            Folder of a trained model; it is copied, so that the index keeps working without it.
+            A new or empty folder.
+        model : path or Model
+            A trained model or its folder; a copy is saved in the folder of the index.
         index : str
-            A name of :data:`ddsh.index.INDEXES`; all give the same answers. ``auto`` chooses.
+            A name of :data:`ddsh.index.INDEXES`; all return the same results. ``auto`` chooses one.
         keep_outputs : bool
-            Keep the model's real outputs (2 bytes a bit) for re-ranking.
+            Store the model's real outputs (2 bytes per bit) for re-ranking.
         wait : float
             Seconds to wait for another writer.
         """
-        target, source = Path(folder), Path(model)
         if index != AUTO:
             get_index(index)
-        encoder = Encoder.load(source)
-        manifest = Manifest(encoder.fingerprint, encoder.n_bits, encoder.preprocessing, index, keep_outputs)
-        with layout.new_folder(target) as new:
-            (new / layout.MODEL).mkdir()
-            for name in ("model.json", "model.safetensors"):
-                shutil.copyfile(source / name, new / layout.MODEL / name)
-            for name in (layout.INDEX, layout.IMAGES):
-                (new / name).mkdir()
-            Catalogue.create(new / layout.CATALOGUE, encoder.fingerprint)
-            manifest.write(new)
-        return cls(target, manifest, encoder, wait)
+        loaded = model if isinstance(model, Model) else Model.load(model)
+        manifest = SearchManifest(
+            fingerprint=loaded.fingerprint,
+            n_bits=loaded.n_bits,
+            preprocessing=loaded.preprocessing,
+            index=index,
+            keeps_outputs=keep_outputs,
+        )
+        return cls(LocalStore.create(folder, manifest, loaded.save, wait), loaded)
 
     @classmethod
     def open(
         cls,
         folder: str | os.PathLike[str],
         *,
-        model: str | os.PathLike[str] | None = None,
+        model: str | os.PathLike[str] | Model | None = None,
         wait: float = WAIT_SECONDS,
     ) -> Self:
-        """Open a search index.
+        """Open an index in a local folder.
 
         Parameters
         ----------
         folder : path
             Its folder.
-        model : path, optional
-            Folder of the model that it must have been made with; another one is refused.
+        model : path or Model, optional
+            The model that it must have been created with; another one is refused.
         wait : float
             Seconds to wait for another writer.
         """
-        path = Path(folder)
-        manifest = Manifest.read(path)
-        encoder = Encoder.load(path / layout.MODEL)
-        _check_same(path, "its own model folder", encoder.fingerprint, manifest.fingerprint)
-        if model is not None:
-            _check_same(path, str(model), Encoder.load(Path(model)).fingerprint, manifest.fingerprint)
-        return cls(path, manifest, encoder, wait)
+        store = LocalStore(folder, wait)
+        try:
+            if model is not None:
+                given = model if isinstance(model, Model) else Model.load(model)
+                check_fingerprint(store.folder, str(model), given.fingerprint, store.manifest.fingerprint)
+            return cls(store, Model.load(store.model_folder))
+        except BaseException:
+            store.close()
+            raise
 
     def close(self) -> None:
-        """Close the catalogue."""
-        with self._lock:
-            self._catalogue.close()
+        """Close the store."""
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -152,18 +124,25 @@ class ImageSearch:
         self.close()
 
     def __len__(self) -> int:
-        with self._lock:
-            return self._catalogue.count()
+        return self._store.count()
+
+    def __repr__(self) -> str:
+        return f"ImageSearch({len(self)} images, {self.n_bits} bits, {str(self.folder)!r})"
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the index."""
+        return self._store.folder
 
     @property
     def n_bits(self) -> int:
         """Code length."""
-        return self._manifest.n_bits
+        return self._store.manifest.n_bits
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and its preprocessing; codes compare only where it is equal."""
-        return self._manifest.fingerprint
+        """Fingerprint of the model and its preprocessing; only codes with equal fingerprints compare."""
+        return self._store.manifest.fingerprint
 
     def add(
         self,
@@ -174,58 +153,56 @@ class ImageSearch:
         root: str | os.PathLike[str] | None = None,
         on_progress: Progress | None = None,
     ) -> AddReport:
-        """Add images; those that are there already are not coded again, and broken ones are listed.
+        """Add images. Indexed images are not encoded again, broken ones are reported.
 
-        Every hundred or so images are safe as soon as they are done: after a cut, add the same again to go on.
+        Images are written in batches of 128. After an interruption, add the same images again to continue.
 
         Parameters
         ----------
-        images : path, bytes, array, or several
-            Image files; folders, of which all images at any depth are taken; contents of files; or uint8 arrays. What
-            has no file of its own is kept as one in the index's folder.
+        images : path, bytes, array, Pillow image, or several
+            Image files; folders, whose images at any depth are added; contents of image files; uint8 arrays; Pillow
+            images. Images without a file are kept in the folder of the index.
         labels : sequence, optional
-            For each image a label, several or None.
+            For each image a label, several labels, or None.
         metadata : sequence of dict, optional
-            For each image whatever JSON is to be kept with it, or None.
+            For each image any JSON data, or None.
         root : path, optional
-            A folder that all of these files are below: where :meth:`refresh` looks for those that were moved. Folders
-            among `images` are remembered anyway.
+            A common parent folder of the files, in which :meth:`refresh` looks for moved files. Folders in `images`
+            are recorded anyway.
         on_progress : callable, optional
-            Told how many images were looked at, and how many there are.
-
-        Returns
-        -------
-        AddReport
-            What became of each.
+            Called with the number of images read and their total.
         """
-        given, roots = expand(images, labels, metadata)
-        roots += [] if root is None else [absolute(root)]
-        with self._writer() as catalogue:
-            with catalogue.writing():
+        items, roots = list_images(images, labels, metadata)
+        if root is not None:
+            roots.append(absolute_path(root))
+        with self._store.write() as writer:
+            with writer.transaction():
                 for folder in roots:
-                    catalogue.add_root(folder)
-            return self._adder(catalogue).add(given, on_progress)
+                    writer.add_root(folder)
+            keep_outputs = self._store.manifest.keeps_outputs
+            return Indexer(writer, self._model, keep_outputs=keep_outputs).add(items, on_progress)
 
     def remove(self, ids: Iterable[int]) -> int:
-        """Remove images by their ids, all of them or, if one is not there, none; return how many. Files stay."""
-        chosen = sorted({_as_id(number) for number in ids})
-        with self._writer() as catalogue:
-            entries = catalogue.entries(chosen)
-            if len(entries) < len(chosen):
-                unknown = sorted(set(chosen) - {entry.id for entry in entries})
-                raise InvalidInput(f"{len(unknown)} of {len(chosen)} ids are not in the index, such as {unknown[0]}.")
-            with catalogue.writing():
-                catalogue.remove(chosen)
-            self._remove_kept(entries)
+        """Remove images by id and return their number. Their files stay.
+
+        Raises
+        ------
+        InvalidInput
+            If an id is unknown; then nothing is removed.
+        """
+        chosen = {_as_id(number) for number in ids}
+        with self._store.write() as writer, writer.transaction():
+            writer.remove(chosen)
         return len(chosen)
 
     def refresh(self, *, on_progress: Progress | None = None) -> RefreshReport:
-        """Look at every file: code changed ones again, follow moved ones, and remove those that are gone.
+        """Encode changed files again, follow moved files, and remove images whose file is gone.
 
-        Files are followed below the folders that were added. New files are not added; :meth:`add` does that.
+        Moved files are searched below the folders that were added. New files are not added; use :meth:`add`.
         """
-        with self._writer() as catalogue:
-            return Refresher(catalogue, self._adder(catalogue), self.folder).refresh(on_progress)
+        with self._store.write() as writer:
+            keep_outputs = self._store.manifest.keeps_outputs
+            return Indexer(writer, self._model, keep_outputs=keep_outputs).refresh(on_progress)
 
     def query(
         self,
@@ -235,183 +212,144 @@ class ImageSearch:
         radius: int | None = None,
         label: str | None = None,
         rerank: bool = False,
-    ) -> list[Hit]:
-        """Return the images nearest to an image, by Hamming distance and then by id.
+    ) -> QueryResult:
+        """Return the images most similar to an image, by Hamming distance and then by id.
 
         Parameters
         ----------
-        image : path, bytes, array or int
-            An image, or the id of one in the index, which then finds itself, too.
+        image : path, bytes, array, Pillow image or int
+            An image, or the id of an indexed one, which then is among the results.
         k : int
-            How many to return at most.
+            Largest number of images to return.
         radius : int, optional
-            Return only images whose codes differ in at most so many bits.
+            Largest Hamming distance to return.
         label : str, optional
-            Return only images that carry this label.
+            Return only images with this label.
         rerank : bool
-            Put the nearest in the order of their real outputs, which tell images at equal distance apart: those of the
-            query against those that are kept, or against the codes where none are.
+            Order the nearest images by real outputs, which separate images at equal distance: the query's outputs
+            are compared with the stored ones, or with the codes if none are stored.
 
         Returns
         -------
-        list of Hit
-            Fewer than `k` where there are no more.
+        QueryResult
+            A sequence of :class:`Hit`, with the code of the query.
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
-        query = None if _is_id(image) else self._encode(_decode(image))
-        with self._lock, self._catalogue.reading():
-            asked = query or self._query_of(_as_id(image))
-            index, allowed = self._live.follow(self._catalogue), self._allowed(label)
-            n_wanted = max(RERANKED, 10 * k) if rerank else k
-            ids, distances = _nearest(index, asked.code, n_wanted, radius, allowed)
+        encoded = None if _is_id(image) else self._encode(image)  # type: ignore[arg-type]
+        with self._store.snapshot():
+            code, outputs = encoded or self._stored_code(_as_id(image))
+            n_wanted: int | None = k
             if rerank:
-                order = real_order(asked.outputs, ids, index.codes_of(ids), self._catalogue.outputs(ids))
-                ids, distances = ids[order], distances[order]
-            entries, codes = self._catalogue.entries(ids[:k].tolist()), index.codes_of(ids[:k])
-        return hits_of(entries, distances, codes, asked.code)
+                n_wanted = max(RERANKED, 10 * k) if radius is None else None
+            found = self._store.search(code, n_wanted, radius=radius, label=label)
+            ids, distances, codes = found.ids, found.distances, found.codes
+            if rerank:
+                order = rerank_order(outputs, ids, codes, self._store.outputs(ids))[:k]
+                ids, distances, codes = ids[order], distances[order], codes[order]
+            entries = self._store.entries(ids.tolist())
+        asked = code.bits()[0]
+        hits = [
+            Hit(entry, distance, "".join(map(str, bits.tolist())), tuple(np.flatnonzero(bits != asked).tolist()))
+            for entry, distance, bits in zip(entries, distances.tolist(), codes.bits(), strict=True)
+        ]
+        return QueryResult(hits, "".join(map(str, asked.tolist())))
 
     def duplicates(self, radius: int = 2, *, tolerance: float = TOLERANCE) -> list[tuple[Entry, ...]]:
-        """Return groups of near-identical images: copies, also resized or saved anew.
+        """Return groups of near-duplicates: copies, including resized and recompressed ones.
 
         Parameters
         ----------
         radius : int
-            In how many bits the codes of a pair may differ.
+            Largest Hamming distance between the codes of a pair.
         tolerance : float
-            By how many grey levels (root mean square) tiny copies of a pair may differ; codes that were learned from
-            labels do not tell images of one class apart, so they are not enough.
+            Largest difference between tiny copies of a pair: root mean square of grey levels. Codes alone do not
+            suffice, because learned codes are equal for many images of one class.
 
         Returns
         -------
         list of tuple of Entry
             Each group by id, groups by their first id.
         """
-        with self._lock:
-            rows = self._catalogue.looks()
-        packed = np.frombuffer(b"".join(code for _, code, _ in rows), np.uint8).reshape(len(rows), -1 if rows else 0)
-        codes = (
-            BinaryCodes(packed, self.n_bits) if rows else BinaryCodes.from_bits(np.empty((0, self.n_bits), np.uint8))
-        )
-        groups = group(codes, [look for _, _, look in rows], radius, tolerance)
-        found = (self.entries(rows[row][0] for row in members) for members in groups)
+        ids, codes, copies = self._store.tiny_copies()
+        groups = group_duplicates(codes, copies, radius, tolerance)
+        found = (self.entries(ids[row] for row in rows) for rows in groups)
         return [tuple(entries) for entries in found if len(entries) > 1]
 
     def info(self) -> SearchInfo:
         """Return facts about the index."""
-        with self._lock, self._catalogue.reading():
-            n_images, state, labels = self._catalogue.count(), self._catalogue.state(), self._catalogue.label_counts()
-            n_contents, n_codes = self._catalogue.count_contents()
+        manifest = self._store.manifest
+        with self._store.snapshot():
+            n_images, (n_contents, n_codes) = self._store.count(), self._store.count_contents()
+            labels, generation = self._store.label_counts(), self._store.generation()
         return SearchInfo(
             n_images=n_images,
             n_contents=n_contents,
             n_codes=n_codes,
-            n_bits=self.n_bits,
-            n_bytes=n_images * ((self.n_bits + 7) // 8),
+            n_bits=manifest.n_bits,
+            n_bytes=n_images * ((manifest.n_bits + 7) // 8),
             labels=labels,
-            method=self._encoder.method,
-            fingerprint=self.fingerprint,
-            preprocessing=self._manifest.preprocessing,
-            index=self._live.kind,
-            keeps_outputs=self._manifest.keeps_outputs,
-            generation=state.generation,
+            method=self._model.name,
+            fingerprint=manifest.fingerprint,
+            preprocessing=manifest.preprocessing,
+            index=self._store.index_name,
+            keeps_outputs=manifest.keeps_outputs,
+            generation=generation,
         )
 
     def entries(self, ids: Iterable[int]) -> list[Entry]:
-        """Return what is known of images, in the order of the ids; ids that are not there are passed over."""
-        with self._lock:
-            return self._catalogue.entries(ids)
+        """Return the entries of images, in the order of the ids; unknown ids are skipped."""
+        return self._store.entries(ids)
 
     def entry(self, image: int) -> Entry:
-        """Return what is known of one image, or say that it is not there."""
+        """Return the entry of one image.
+
+        Raises
+        ------
+        InvalidInput
+            If the id is unknown.
+        """
         found = self.entries([_as_id(image)])
         if not found:
             raise InvalidInput(f"No image has the id {image}.")
         return found[0]
 
     def ids(self, after: int = -1, limit: int = 100) -> list[int]:
-        """Return the next ids after one, ascending: a page of all images."""
-        with self._lock:
-            return self._catalogue.ids(after, limit)
+        """Return the next ids after one, ascending: one page of all images."""
+        return self._store.ids(after, limit)
+
+    def sample(self, n: int, seed: int | None = None) -> list[int]:
+        """Return the ids of `n` random images, or of all images if there are fewer.
+
+        Parameters
+        ----------
+        n : int
+            Number of images, 1 or more.
+        seed : int, optional
+            Equal seeds give equal samples while the index does not change.
+        """
+        if not _is_id(n) or n < 1:
+            raise InvalidInput(f"n must be an integer, 1 or more; got {n!r}.")
+        return self._store.sample(n, seed)
 
     def id_of(self, path: str | os.PathLike[str]) -> int | None:
-        """Return the id of the image at a path, if there is one."""
-        with self._lock:
-            row = self._catalogue.file_at(absolute(path))
-        return None if row is None else row.id
+        """Return the id of the image at a path, or None if it is not indexed."""
+        return self._store.id_of(absolute_path(path))
 
     def thumbnail(self, image: int, side: int = 256) -> bytes:
-        """Return a small JPEG of an image in the index."""
+        """Return a small JPEG of an indexed image."""
         return thumbnail(self.entry(image).path, side)
 
-    def _open_catalogue(self) -> Catalogue:
-        catalogue = Catalogue(self.folder / layout.CATALOGUE)
-        try:
-            _check_same(self.folder, "its catalogue", catalogue.fingerprint(), self.fingerprint)
-        except ArtefactError:
-            catalogue.close()
-            raise
-        return catalogue
+    def _encode(self, image: ImageLike) -> tuple[BinaryCodes, Outputs]:
+        outputs = self._model.project([self._model.prepare(as_image(image))])
+        return BinaryCodes.from_outputs(outputs), outputs[0]
 
-    @contextmanager
-    def _writer(self) -> Iterator[Catalogue]:
-        """Yield a catalogue to change, as the only writer; the saved index follows in the end."""
-        with layout.only_writer(self.folder, self._wait), self._open_catalogue() as catalogue:
-            yield catalogue
-            # The index files are derived: if this is cut short, the next opening makes them from the catalogue.
-            with self._lock:
-                self._live.save_if_behind(catalogue)
-
-    def _adder(self, catalogue: Catalogue) -> Adder:
-        return Adder(catalogue, self._encoder, self.folder, keeps_outputs=self._manifest.keeps_outputs)
-
-    def _remove_kept(self, entries: Iterable[Entry]) -> None:
-        """Remove the files of images that were kept in the folder."""
-        for entry in entries:
-            if Path(entry.path).parent == self.folder / layout.IMAGES:
-                Path(entry.path).unlink(missing_ok=True)
-
-    def _encode(self, image: Image) -> _Query:
-        outputs = self._encoder.outputs([self._encoder.prepare(image)])
-        return _Query(BinaryCodes.from_outputs(outputs), outputs[0])
-
-    def _query_of(self, image: int) -> _Query:
-        row = self._catalogue.code_of(image)
-        if row is None:
+    def _stored_code(self, image: int) -> tuple[BinaryCodes, Outputs]:
+        found = self._store.code_of(image)
+        if found is None:
             raise InvalidInput(f"No image has the id {image}.")
-        code = BinaryCodes(np.frombuffer(row[0], np.uint8)[None], self.n_bits)
-        return _Query(code, code.signs()[0].astype(np.float32) if row[1] is None else np.frombuffer(row[1], "<f2"))
-
-    def _allowed(self, label: str | None) -> NDArray[np.int64] | None:
-        """Return the ids that carry a label, remembered while nothing changes."""
-        if label is None:
-            return None
-        if self._labelled[0] != self._live.state:
-            self._labelled = (self._live.state, {})
-        known = self._labelled[1]
-        if label not in known:
-            ids = self._catalogue.ids_labelled(label)
-            if not len(ids):
-                raise UnknownName("label", label, self._catalogue.label_counts())
-            known[label] = ids
-        return known[label]
-
-
-def _nearest(
-    index: Index, code: BinaryCodes, k: int, radius: int | None, allowed: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    hits = index.search(code, k, allowed=allowed) if radius is None else index.within(code, radius, allowed=allowed)
-    return hits.of(0)
-
-
-def _decode(image: ImageLike | int) -> Image:
-    if isinstance(image, bytes):
-        return decode_image(image)
-    if isinstance(image, str | os.PathLike):
-        return read_image(image)
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
-        raise InvalidInput("A query is a path, the bytes of an image file, an id, or uint8 (height, width, 1 or 3).")
-    return image
+        code, outputs = found
+        return code, code.signs()[0].astype(np.float32) if outputs is None else outputs
 
 
 def _is_id(image: object) -> bool:
@@ -422,11 +360,3 @@ def _as_id(number: object) -> int:
     if not _is_id(number):
         raise InvalidInput(f"An id is an integer; got {number!r}.")
     return int(number)  # type: ignore[call-overload, no-any-return]
-
-
-def _check_same(folder: Path, what: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise ArtefactError(
-            f"{folder} was made with another model (fingerprint {expected[:12]}) than {what} ({found[:12]}); codes of"
-            " different models do not compare: use that model or make a new index."
-        )

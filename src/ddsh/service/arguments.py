@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from ddsh.codes import MAX_BITS
 from ddsh.images import MAX_THUMBNAIL
-from ddsh.search.adding import MAX_LABEL, MAX_METADATA_BYTES
+from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
 
 MAX_ID = 2**63 - 1
 N_SAMPLES = 100

@@ -18,10 +18,10 @@ from ddsh import ImageSearch
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, BrokenImage, DdshError, InvalidInput, UnknownName
 from ddsh.index import INDEXES
-from ddsh.methods import load_model, save_model
 from ddsh.methods.lsh import LSH
+from ddsh.model import Model
 from ddsh.search import Busy
-from ddsh.search.folder import only_writer
+from ddsh.search.local import write_lock
 
 
 def pixels(path):
@@ -29,7 +29,7 @@ def pixels(path):
 
 
 def code_of(model, path):
-    return load_model(model).hasher.encode(pixels(path).reshape(1, -1) / np.float32(255))
+    return Model.load(model).encode([path])
 
 
 def test_an_indexed_image_finds_itself_first_and_then_by_distance_and_id(search, photos, model):
@@ -306,31 +306,30 @@ def test_a_catalogue_of_another_model_is_refused(search, tmp_path, other_model):
 def test_the_same_weights_with_another_preprocessing_are_another_model(tmp_path, deep_model):
     facts = json.loads((deep_model / "model.json").read_text())
     shutil.copytree(deep_model, tmp_path / "model")
-    facts["params"]["image_size"] = 31  # as many pixels come out of the last block as with 28
+    facts["backbone"]["image_size"] = 31  # as many pixels come out of the last block as with 28
     (tmp_path / "model" / "model.json").write_text(json.dumps(facts))
     with ImageSearch.create(tmp_path / "index", deep_model), pytest.raises(ArtefactError, match="another model"):
         ImageSearch.open(tmp_path / "index", model=tmp_path / "model")
 
 
 def test_features_of_a_network_are_taken_where_the_model_was_trained_on_them(tmp_path, rng):
-    features = pytest.importorskip("ddsh.backbones.features")
+    backbones = pytest.importorskip("ddsh.backbones")
     pictures = [rng.integers(0, 256, (20 + number, 40, 3), np.uint8) for number in range(4)]
-    extracted = features.features("small", pictures)
-    hasher = LSH(n_bits=20).fit(extracted)
-    for size in (32, 40):
-        save_model(hasher, tmp_path / f"{size}", {"features": {"network": "small", "image_size": size}})
+    models = {size: Model(LSH(n_bits=20), backbones.Backbone("small", image_size=size)) for size in (32, 40)}
+    for size, trained in models.items():
+        trained.fit(pictures).save(tmp_path / f"{size}")
     with ImageSearch.create(tmp_path / "index", tmp_path / "32") as search:
         search.add(pictures)
         found = {hit.id: hit.bits for hit in search.query(1)}
         assert search.info().preprocessing["features"] == "small"
-    expected = hasher.encode(extracted).bits().tolist()
+    expected = models[32].encode(pictures).bits().tolist()
     assert [found[number] for number in sorted(found)] == ["".join(map(str, bits)) for bits in expected]
     with pytest.raises(ArtefactError, match="another model"):
         ImageSearch.open(tmp_path / "index", model=tmp_path / "40")
 
 
 def test_a_folder_that_is_in_use_is_not_taken(search, model, tmp_path):
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="exists and is not empty"):
         ImageSearch.create(search.folder, model)
     (tmp_path / "empty").mkdir()
     with ImageSearch.create(tmp_path / "empty", model) as made:
@@ -358,7 +357,7 @@ def test_a_damaged_catalogue_is_refused_in_one_line(search):
 
 
 def test_a_second_writer_is_told_to_wait_and_readers_are_not(search, photos):
-    with only_writer(search.folder, 0), ImageSearch.open(search.folder, wait=0.05) as other:
+    with write_lock(search.folder, 0), ImageSearch.open(search.folder, wait=0.05) as other:
         with pytest.raises(Busy, match="is being changed by process"):
             other.add(photos)
         with pytest.raises(Busy):
@@ -422,8 +421,8 @@ def test_a_network_sees_images_of_any_size_as_the_method_itself_does(tmp_path, d
     pictures = [rng.integers(0, 256, size, np.uint8) for size in sizes]
     with ImageSearch.create(tmp_path / "index", deep_model) as search:
         ids = search.add(pictures).added
-        hasher = load_model(deep_model).hasher
-        expected = hasher.encode([pixels(search.entry(number).path) for number in ids])
+        method = Model.load(deep_model).method
+        expected = method.encode([pixels(search.entry(number).path) for number in ids])
         found = {hit.id: hit.bits for hit in search.query(pictures[0])}
     assert [found[number] for number in ids] == ["".join(map(str, bits)) for bits in expected.bits().tolist()]
 
@@ -431,7 +430,7 @@ def test_a_network_sees_images_of_any_size_as_the_method_itself_does(tmp_path, d
 @pytest.mark.parametrize("keep_outputs", [True, False])
 def test_reranking_puts_what_is_nearest_in_real_outputs_first(tmp_path, model, rng, keep_outputs):
     pictures = np.stack([draw(rng, (rng.integers(256), 120, 120)) for _ in range(60)])
-    outputs = load_model(model).hasher.project(pictures.reshape(60, -1) / np.float32(255))
+    outputs = Model.load(model).project(pictures)
     with ImageSearch.create(tmp_path / "index", model, keep_outputs=keep_outputs) as search:
         search.add(pictures)
         plain = search.query(pictures[7], k=60)

@@ -1,4 +1,4 @@
-"""The hash table of codes: equal codes share a bucket, and a bucket is found by the key of its code."""
+"""Hash table of codes: equal codes share a bucket, and buckets are found by the key of their code."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,22 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import InvalidInput
-from ddsh.index._found import Found, Integers, Words, batches, rank_in_group
-from ddsh.index._scan import collect, reach, scan
+from ddsh.index._matches import Integers, Matches, Words, batches, position_in_group
+from ddsh.index._scan import collect, scan, search_radii
+from ddsh.index.base import nearest_first
 
 Keys: TypeAlias = NDArray[np.uint64]
 
-# What it costs to probe one bucket, in codes that a scan compares meanwhile.
+# Cost of probing one bucket, in codes that a scan compares in the same time.
 _COST_OF_A_PROBE = 16
-# The share of a scan's cost that may be spent on probes which are in vain if the scan is needed after all.
-_STAKE = 0.5
+# Share of a scan's cost that may be spent on probes, which are wasted if the scan is needed after all.
+_PROBE_BUDGET = 0.5
 _PROBES_AT_ONCE = 1 << 15
 # Bits of the filter per bucket, as a power of two; two of them are set, so that 1 of 256 wrong keys passes.
 _FILTER_SPARSITY = 5
 
 
 class KeyMaker:
-    """Gives codes their keys: the exclusive or of one random number for every bit that is set.
+    """Computes the keys of codes: the exclusive or of one random number for every bit that is set.
 
     So the key of a code with some bits flipped is the key of the code, exclusive or the key of the flips, and the
     keys of the flips are the same for all queries.
@@ -38,7 +39,11 @@ class KeyMaker:
 
     def __init__(self, numbers: Keys) -> None:
         self.numbers = numbers
-        self._of_bytes = _keys_of_bytes(numbers)
+        bits = np.pad(numbers, (0, -len(numbers) % 8)).reshape(-1, 8)
+        # The key of each of the 256 values of every byte, shape (n_bytes, 256).
+        self._of_bytes = np.zeros((len(bits), 1), np.uint64)
+        for number in bits.T:
+            self._of_bytes = np.hstack([self._of_bytes, self._of_bytes ^ number[:, None]])
         self._flips = {0: np.zeros(1, np.uint64)}
 
     @classmethod
@@ -50,7 +55,7 @@ class KeyMaker:
         """Return the key of each code."""
         columns = np.ascontiguousarray(words, "<u8").view(np.uint8).T
         keys = np.zeros(len(words), np.uint64)
-        # The bytes that fill up the last word are zero, and so would be their keys.
+        # The padding bytes of the last word are zero, and so would be their keys.
         for column, of_byte in zip(columns, self._of_bytes, strict=False):
             keys ^= of_byte[column]
         return keys
@@ -66,13 +71,13 @@ class KeyMaker:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class HashTable:
     """Buckets of rows with equal codes.
 
     Parameters
     ----------
     maker : KeyMaker
-        Gives codes their keys.
+        Computes the keys.
     keys : ndarray of uint64, shape (n_buckets,)
         The key of each bucket, ascending.
     buckets : ndarray of uint64, shape (n_buckets, n_words)
@@ -82,7 +87,7 @@ class Table:
     members : ndarray of int64, shape (n,)
         Rows, ascending within each bucket.
     filter : ndarray of uint8
-        Two bits of it are set for every key: those that the first and the last bits of the key point to.
+        Bloom filter of the keys: two bits are set for every key, at the positions given by its first and last bits.
     """
 
     maker: KeyMaker
@@ -94,22 +99,27 @@ class Table:
 
     @classmethod
     def build(cls, words: Words, n_bits: int) -> Self:
-        """Put codes into buckets, by random numbers that give every code a key of its own."""
-        tables = (cls._build(words, KeyMaker.seeded(n_bits, seed)) for seed in count())
-        return next(table for table in tables if table._separates(words))
+        """Build the table with random numbers that give different codes different keys."""
+        tables = (cls.with_keys(words, KeyMaker.seeded(n_bits, seed)) for seed in count())
+        return next(table for table in tables if table.separates(words))
 
     @classmethod
-    def _build(cls, words: Words, maker: KeyMaker) -> Self:
-        keys = maker.keys(words)
-        members = np.argsort(keys, kind="stable").astype(np.int64)
-        ordered = keys[members]
+    def with_keys(cls, words: Words, maker: KeyMaker) -> Self:
+        """Build the table with given random numbers."""
+        all_keys = maker.keys(words)
+        members = np.argsort(all_keys, kind="stable").astype(np.int64)
+        ordered = all_keys[members]
         is_first = np.ones(len(words), np.bool_)
         is_first[1:] = ordered[1:] != ordered[:-1]
         first = np.flatnonzero(is_first)
-        starts = np.append(first, len(words)).astype(np.int64)
-        return cls(maker, ordered[first], words[members[first]], starts, members, _make_filter(ordered[first]))
+        keys, starts = ordered[first], np.append(first, len(words)).astype(np.int64)
+        key_filter = np.zeros(1 << (min(32, len(keys).bit_length() + _FILTER_SPARSITY) - 3), np.uint8)
+        for point in (_first_bits, _last_bits):
+            places = point(keys, len(key_filter))
+            np.bitwise_or.at(key_filter, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+        return cls(maker, keys, words[members[first]], starts, members, key_filter)
 
-    def _separates(self, words: Words) -> bool:
+    def separates(self, words: Words) -> bool:
         """Return whether all members of every bucket have its code."""
         return np.array_equal(words[self.members], np.repeat(self.buckets, np.diff(self.starts), axis=0))
 
@@ -126,7 +136,7 @@ class Table:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], words: Words, n_bits: int) -> Self:
-        """Take back what :meth:`to_arrays` returned for these words; arrays of other sizes are refused."""
+        """Restore what :meth:`to_arrays` returned for these words; arrays of other sizes are refused."""
         n_buckets, n_bytes = len(arrays["keys"]), len(arrays["filter"])
         expected = {
             "numbers": ("<u8", (n_bits,)),
@@ -153,116 +163,85 @@ class Table:
         return replace(self, members=self.members[inside], starts=counts[self.starts])
 
     def renumbered(self, rows: Integers) -> Self:
-        """Return the table with row ``i`` called ``rows[i]``."""
+        """Return the table with row ``i`` renumbered to ``rows[i]``."""
         return replace(self, members=rows[self.members])
 
-    def find(self, queries: Words, k: int | None, radius: int) -> Found:
-        """Return the rows within `radius`, ranked; only the first `k` if it is given."""
-        near = self._near_buckets(queries, k, radius).ranked()
+    def find(self, queries: Words, k: int | None, radius: int) -> Matches:
+        """Return the rows within `radius`, nearest first; only the first `k` if given."""
+        near = nearest_first(self._near_buckets(queries, k, radius))
+        sizes = self._sizes(near.row)
         if k is not None:
-            near = self._needed(near, k, len(queries))
-        expected = np.bincount(near.query, self._sizes(near.row), len(queries))
+            # Drop the buckets that lie further away than the k-th row of their query.
+            totals = np.bincount(near.query, sizes, len(queries))
+            before = np.cumsum(sizes) - sizes - (np.cumsum(totals) - totals)[near.query]
+            furthest = np.zeros(len(queries), np.int64)
+            np.maximum.at(furthest, near.query[before < k], near.distance[before < k])
+            near = near[near.distance <= furthest[near.query]]
+            sizes = self._sizes(near.row)
+        expected = np.bincount(near.query, sizes, len(queries))
+        if k is not None:
+            sizes = np.minimum(sizes, k)  # no more rows of one bucket can be among the first k
         parts = []
         for part in batches(expected):
             first, last = np.searchsorted(near.query, [part.start, part.stop])
-            parts.append(self._rows_of(near[np.arange(first, last)], k).ranked(k))
-        return Found.join(parts)
+            some, n_rows = near[np.arange(first, last)], sizes[first:last]
+            places = np.repeat(self.starts[some.row], n_rows) + position_in_group(n_rows)
+            query, distance = np.repeat(some.query, n_rows), np.repeat(some.distance, n_rows)
+            parts.append(nearest_first(Matches(query, self.members[places], distance), k))
+        return Matches.join(parts)
 
-    def _near_buckets(self, queries: Words, k: int | None, radius: int) -> Found:
-        """Probe ever larger radii until each query has enough, or until a scan of all buckets costs less."""
+    def _near_buckets(self, queries: Words, k: int | None, radius: int) -> Matches:
+        """Probe increasing distances until each query has enough rows, or until scanning all buckets costs less."""
         n_levels = self._levels_to_probe(k, radius)
-        pending, probed, done = np.arange(len(queries)), Found.none(), []
+        pending, probed, done = np.arange(len(queries)), Matches.none(), []
         for level in range(n_levels):
-            probed = Found.join([probed, self._probe(queries[pending], level).of_queries(pending)])
+            probed = Matches.join([probed, self._probe(queries[pending], level).of_queries(pending)])
             if k is not None:
                 held = np.bincount(probed.query, self._sizes(probed.row), len(queries))
                 has_enough = held[probed.query] >= k
                 done.append(probed[has_enough])
                 probed, pending = probed[~has_enough], pending[held[pending] < k]
         if n_levels <= radius:
-            probed = self._scan(queries[pending], k, radius).of_queries(pending)
-        return Found.join([*done, probed])
+            filled = np.flatnonzero(np.diff(self.starts))
+            codes = self.buckets if len(filled) == len(self) else self.buckets[filled]
+            radii = search_radii(codes, queries[pending], k, radius)
+            probed = scan(codes, queries[pending], radii, None, collect).at_rows(filled).of_queries(pending)
+        return Matches.join([*done, probed])
 
     def _levels_to_probe(self, k: int | None, radius: int) -> int:
-        """Return how many distances, from zero on, are worth probing; if not all up to `radius`, a scan follows."""
-        budget = len(self) / _COST_OF_A_PROBE * (1 if k is None else _STAKE)
+        """Return how many distances, from zero on, are worth probing; a scan follows unless they reach `radius`."""
+        budget = len(self) / _COST_OF_A_PROBE * (1 if k is None else _PROBE_BUDGET)
         probes = accumulate(comb(len(self.maker.numbers), level) for level in range(radius + 1))
         n_affordable = sum(1 for _ in takewhile(lambda n_probes: n_probes <= budget, probes))
         return 0 if k is None and n_affordable <= radius else n_affordable
 
-    def _scan(self, queries: Words, k: int | None, radius: int) -> Found:
-        """Compare queries with the code of every bucket that holds a row."""
-        filled = np.flatnonzero(np.diff(self.starts))
-        codes = self.buckets if len(filled) == len(self) else self.buckets[filled]
-        radii = reach(codes, queries, k, radius)
-        return scan(codes, queries, radii, None, collect).at_rows(filled)
-
-    def _probe(self, queries: Words, level: int) -> Found:
+    def _probe(self, queries: Words, level: int) -> Matches:
         """Return the buckets at exactly the distance `level`."""
-        keys, flips = self.maker.keys(queries), self.maker.flips(level)
+        all_keys, flips = self.maker.keys(queries), self.maker.flips(level)
         step = max(1, _PROBES_AT_ONCE // len(flips))
         parts = []
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
-            query, bucket = self._look_up(keys[part], flips)
+            keys = all_keys[part]
+            query, flip = np.divmod(np.flatnonzero(self._has_bit(_first_bits, keys[:, None] ^ flips)), len(flips))
+            wanted = keys[query] ^ flips[flip]
+            passed = np.flatnonzero(self._has_bit(_last_bits, wanted))
+            query, wanted = query[passed], wanted[passed]
+            bucket = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
+            is_hit = self.keys[bucket] == wanted
+            query, bucket = np.divmod(np.unique(query[is_hit] * len(self) + bucket[is_hit]), len(self))
+            # Flips of other bits may have the same key; only the distance tells.
             distance = np.bitwise_count(self.buckets[bucket] ^ queries[part][query]).sum(axis=1, dtype=np.int64)
-            parts.append(Found(query + start, bucket, distance)[distance == level])
-        return Found.join(parts)
-
-    def _look_up(self, keys: Keys, flips: Keys) -> tuple[Integers, Integers]:
-        """Return pairs of a query and a bucket whose keys differ by one of the `flips`.
-
-        Other flips than those may share their keys: whether they are meant is for the distance to say.
-        """
-        query, flip = np.divmod(np.flatnonzero(self._has_bit(_first_bits, keys[:, None] ^ flips)), len(flips))
-        wanted = keys[query] ^ flips[flip]
-        passed = np.flatnonzero(self._has_bit(_last_bits, wanted))
-        query, wanted = query[passed], wanted[passed]
-        bucket = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
-        is_hit = self.keys[bucket] == wanted
-        pairs = np.unique(query[is_hit] * len(self) + bucket[is_hit])
-        return np.divmod(pairs, len(self))
+            parts.append(Matches(query + start, bucket, distance)[distance == level])
+        return Matches.join(parts)
 
     def _has_bit(self, point: Callable[[Keys, int], Integers], keys: Keys) -> NDArray[np.bool_]:
         """Return whether the bit of the filter that a key points to is set."""
         places = point(keys, len(self.filter))
         return (self.filter.take(places >> 3) >> (places & 7).astype(np.uint8) & 1).view(np.bool_)
 
-    def _needed(self, near: Found, k: int, n_queries: int) -> Found:
-        """Drop the buckets that lie further away than the k-th row of their query."""
-        sizes = self._sizes(near.row)
-        totals = np.bincount(near.query, sizes, n_queries)
-        before = np.cumsum(sizes) - sizes - (np.cumsum(totals) - totals)[near.query]
-        furthest = np.zeros(n_queries, np.int64)
-        np.maximum.at(furthest, near.query[before < k], near.distance[before < k])
-        return near[near.distance <= furthest[near.query]]
-
-    def _rows_of(self, near: Found, k: int | None) -> Found:
-        """Return the rows of each bucket, or its first `k`, as no more of one bucket can be among the first."""
-        sizes = self._sizes(near.row) if k is None else np.minimum(self._sizes(near.row), k)
-        places = np.repeat(self.starts[near.row], sizes) + rank_in_group(sizes)
-        return Found(np.repeat(near.query, sizes), self.members[places], np.repeat(near.distance, sizes))
-
     def _sizes(self, buckets: Integers) -> Integers:
         return self.starts[buckets + 1] - self.starts[buckets]
-
-
-def _keys_of_bytes(numbers: Keys) -> Keys:
-    """Return the keys of the 256 values of every byte, shape (n_bytes, 256), given those of the bits."""
-    bits = np.pad(numbers, (0, -len(numbers) % 8)).reshape(-1, 8)
-    keys = np.zeros((len(bits), 1), np.uint64)
-    for number in bits.T:
-        keys = np.hstack([keys, keys ^ number[:, None]])
-    return keys
-
-
-def _make_filter(keys: Keys) -> NDArray[np.uint8]:
-    n_bits = min(32, len(keys).bit_length() + _FILTER_SPARSITY)
-    filled = np.zeros(1 << (n_bits - 3), np.uint8)
-    for point in (_first_bits, _last_bits):
-        places = point(keys, len(filled))
-        np.bitwise_or.at(filled, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
-    return filled
 
 
 def _first_bits(keys: Keys, n_bytes: int) -> Integers:

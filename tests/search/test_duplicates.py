@@ -10,7 +10,7 @@ from small_photos import draw
 from ddsh import ImageSearch
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
-from ddsh.search.looks import SIDE, group, look_of
+from ddsh.search.duplicates import SIDE, group_duplicates, tiny_copy
 
 
 def test_a_photo_that_was_resized_or_saved_anew_keeps_its_look(rng):
@@ -18,13 +18,13 @@ def test_a_photo_that_was_resized_or_saved_anew_keeps_its_look(rng):
     smaller = np.asarray(Image.fromarray(photo).resize((160, 120), Image.Resampling.LANCZOS))
     other = np.asarray(Image.fromarray(draw(rng, (90, 120, 60))).resize((320, 240), Image.Resampling.BICUBIC))
     same = BinaryCodes.from_bits(np.zeros((3, 8), np.uint8))
-    assert [part.tolist() for part in group(same, [look_of(each) for each in (photo, smaller, other)], 0, 4.0)] == [
-        [0, 1]
-    ]
+    assert [
+        part.tolist() for part in group_duplicates(same, [tiny_copy(each) for each in (photo, smaller, other)], 0, 4.0)
+    ] == [[0, 1]]
 
 
 def test_grey_and_colour_have_looks_of_one_length():
-    assert len(look_of(np.zeros((5, 9, 1), np.uint8))) == len(look_of(np.zeros((1, 1, 3), np.uint8))) == 3 * SIDE**2
+    assert len(tiny_copy(np.zeros((5, 9, 1), np.uint8))) == len(tiny_copy(np.zeros((1, 1, 3), np.uint8))) == 3 * SIDE**2
 
 
 @given(st.integers(1, 30), st.integers(0, 3), st.integers(0, 2**32 - 1))
@@ -32,13 +32,13 @@ def test_groups_are_those_of_all_pairs(n, radius, seed):
     rng = np.random.default_rng(seed)
     bits = rng.integers(0, 2, (n, 5), np.uint8)
     values = rng.integers(0, 12, n)
-    looks = [bytes([value] * (3 * SIDE**2)) for value in values]
+    copies = [bytes([value] * (3 * SIDE**2)) for value in values]
     close = (BinaryCodes.from_bits(bits).hamming(BinaryCodes.from_bits(bits)) <= radius) & (
         np.abs(values[:, None] - values) <= 2
     )
     reach = np.linalg.matrix_power(close.astype(float), n) > 0
     expected = {tuple(np.flatnonzero(row)) for row in reach if row.sum() > 1}
-    found = group(BinaryCodes.from_bits(bits), looks, radius, 2.0)
+    found = group_duplicates(BinaryCodes.from_bits(bits), copies, radius, 2.0)
     assert [tuple(part) for part in found] == sorted(expected)
 
 

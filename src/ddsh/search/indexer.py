@@ -1,0 +1,381 @@
+"""Adding images to a store, and keeping it up to date with their files."""
+
+import hashlib
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from PIL import Image as Pillow
+
+from ddsh.codes import BinaryCodes
+from ddsh.datasets.dataset import Skipped
+from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.images import (
+    MAX_BYTES,
+    Image,
+    ImageLike,
+    as_image,
+    check_file,
+    decode_image,
+    encode_png,
+    extension_of,
+    find_images,
+)
+from ddsh.index.rerank import to_half
+from ddsh.model import Model
+from ddsh.search.duplicates import tiny_copy
+from ddsh.search.results import AddReport, RefreshReport
+from ddsh.search.store import Content, StoredFile, StoreWriter
+
+__all__ = [
+    "BATCH",
+    "MAX_LABEL",
+    "MAX_METADATA_BYTES",
+    "Indexer",
+    "NewImage",
+    "Progress",
+    "absolute_path",
+    "list_images",
+]
+
+BATCH = 128
+"""Images that are encoded and written together; an interruption loses at most these."""
+
+MAX_LABEL = 200
+"""Largest number of characters of a label."""
+
+MAX_METADATA_BYTES = 1 << 16
+"""Largest size of the metadata of an image, as JSON."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of items done and their total."""
+
+_MAX_PIXELS = 1 << 26
+_LOG = logging.getLogger(__name__)
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class NewImage:
+    """An image to add.
+
+    Parameters
+    ----------
+    image : path, bytes, Pillow image or array
+        The image.
+    labels : tuple of str or None
+        Its labels; None keeps those of an indexed image.
+    metadata : str or None
+        Its metadata as JSON; None keeps that of an indexed image.
+    """
+
+    image: ImageLike
+    labels: tuple[str, ...] | None = None
+    metadata: str | None = None
+
+
+@dataclass(frozen=True)
+class _DecodedImage:
+    """Size, tiny copy, and pixels prepared for the model."""
+
+    width: int
+    height: int
+    tiny: bytes
+    pixels: Image
+
+
+@dataclass(frozen=True)
+class _ImageFile:
+    """A file that was read; `decoded` is None if its content is stored already."""
+
+    path: Path
+    sha256: bytes
+    n_bytes: int
+    mtime_ns: int
+    decoded: _DecodedImage | None
+
+
+_ReadImage: TypeAlias = tuple[NewImage, StoredFile | _ImageFile | Skipped]
+
+
+class Indexer:
+    """Adds images through a writer, and compares its entries with their files.
+
+    Parameters
+    ----------
+    writer : StoreWriter
+        Write access to the store.
+    model : Model
+        The model.
+    keep_outputs : bool
+        Store real outputs with the codes.
+    """
+
+    def __init__(self, writer: StoreWriter, model: Model, *, keep_outputs: bool) -> None:
+        self._writer, self._model, self._keep_outputs = writer, model, keep_outputs
+        self._lock = Lock()  # files are read in several threads, which look up what is stored
+
+    def add(self, images: Sequence[NewImage], on_progress: Progress | None = None) -> AddReport:
+        """Add images, one transaction per batch."""
+        report: dict[str, list[Any]] = {name: [] for name in ("added", "known", "moved", "changed", "broken")}
+        encoded = n_pixels = 0
+        batch: list[_ReadImage] = []
+        for done, item in enumerate(_map_in_threads(self._read, images), 1):
+            if on_progress:
+                on_progress(done, len(images))
+            batch.append(item)
+            if isinstance(item[1], _ImageFile) and item[1].decoded:
+                n_pixels += item[1].decoded.pixels.size
+            if len(batch) >= BATCH or n_pixels > _MAX_PIXELS or done == len(images):
+                encoded += self._write(batch, report)
+                batch, n_pixels = [], 0
+        _LOG.debug("%d images read, %d encoded", len(images), encoded)
+        return AddReport(**{name: tuple(values) for name, values in report.items()}, encoded=encoded)
+
+    def refresh(self, on_progress: Progress | None = None) -> RefreshReport:
+        """Encode changed files again, follow moved files, and remove entries whose file is gone."""
+        files, roots = self._writer.files(), self._writer.roots()
+        touched: list[StoredFile] = []
+        missing: list[StoredFile] = []
+        for done, file in enumerate(files, 1):
+            try:
+                status = file.path.stat()
+            except OSError:
+                missing.append(file)
+            else:
+                if (status.st_size, status.st_mtime_ns) != (file.n_bytes, file.mtime_ns):
+                    touched.append(file)
+            if on_progress:
+                on_progress(done, len(files))
+        moved = _find_moved(files, missing, roots)
+        again = self.add([NewImage(path) for path in [*(file.path for file in touched), *moved]])
+        broken = {skipped.path for skipped in again.broken}
+        removed = [file.id for file in touched if str(file.path) in broken]
+        out_of_reach: set[Path] = set()
+        for file in missing:
+            if file.id in again.moved:
+                continue
+            parents = (root for root in (self._writer.folder, *roots) if file.path.is_relative_to(root))
+            folder = next(parents, file.path.parent)
+            # The mount point of a disk that is not mounted is missing or empty.
+            with suppress(OSError):
+                if any(folder.iterdir()):
+                    removed.append(file.id)
+                    continue
+            out_of_reach.add(folder)
+        with self._writer.transaction():
+            self._writer.remove(removed)
+        self._writer.remove_unused_images()
+        return RefreshReport(
+            unchanged=len(files) - len(touched) - len(missing) + len(again.known),
+            changed=again.changed,
+            moved=again.moved,
+            removed=tuple(sorted(removed)),
+            broken=again.broken,
+            out_of_reach=tuple(sorted(map(str, out_of_reach))),
+        )
+
+    def _read(self, item: NewImage) -> _ReadImage:
+        """Read and decode an image; a file of known size and time is not read, known content is not decoded."""
+        image, path, name = item.image, Path(), "an image without a file"
+        try:
+            if isinstance(image, str | os.PathLike):
+                path = absolute_path(image)
+                name = str(path)
+                with suppress(OSError, ValueError):  # reading it will tell what is wrong
+                    status = path.stat()
+                    with self._lock:
+                        stored = self._writer.file_at(path)
+                    if stored and (stored.n_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns):
+                        return item, stored
+                data, mtime_ns = _read_file(path)
+            elif isinstance(image, bytes):
+                data, mtime_ns = image, None
+            else:
+                data, mtime_ns = encode_png(as_image(image)), None
+            sha256 = hashlib.sha256(data).digest()
+            with self._lock:
+                is_stored = self._writer.has_content(sha256)
+            decoded = None
+            if not is_stored:
+                pixels = decode_image(data)
+                height, width = pixels.shape[:2]
+                decoded = _DecodedImage(width, height, tiny_copy(pixels), self._model.prepare(pixels))
+        except (BrokenImage, InvalidInput) as error:
+            return item, Skipped(name, str(error).removeprefix(f"{name}: ").removesuffix("."))
+        if mtime_ns is None:
+            # Named by its checksum, so that no image is kept twice.
+            path = self._writer.keep_image(f"{sha256.hex()}{extension_of(data)}", data)
+            mtime_ns = path.stat().st_mtime_ns
+        return item, _ImageFile(path, sha256, len(data), mtime_ns, decoded)
+
+    def _write(self, batch: Sequence[_ReadImage], report: Mapping[str, list[Any]]) -> int:
+        """Encode the new images of a batch, write it in one transaction, and return how many were encoded."""
+        files = (read for _, read in batch if isinstance(read, _ImageFile))
+        new = {file.sha256: (file, file.decoded) for file in files if file.decoded is not None}
+        contents: dict[bytes, Content] = {}
+        if new:
+            outputs = self._model.project([decoded.pixels for _, decoded in new.values()])
+            codes = BinaryCodes.from_outputs(outputs)
+            for (file, decoded), code, real in zip(new.values(), codes.packed, outputs, strict=True):
+                contents[file.sha256] = Content(
+                    file.sha256,
+                    file.n_bytes,
+                    decoded.width,
+                    decoded.height,
+                    code.tobytes(),
+                    decoded.tiny,
+                    to_half(real).tobytes() if self._keep_outputs else None,
+                )
+        with self._lock, self._writer.transaction():
+            for item, read in batch:
+                if isinstance(read, Skipped):
+                    report["broken"].append(read)
+                    continue
+                number = read.id if isinstance(read, StoredFile) else None
+                kind = "known"
+                if isinstance(read, _ImageFile):
+                    if not self._writer.has_content(read.sha256):
+                        self._writer.put_content(contents[read.sha256])
+                    kind, number = self._write_file(read)
+                assert number is not None, "every file has an id"
+                report[kind].append(number)
+                if item.labels is not None:
+                    self._writer.set_labels(number, item.labels)
+                if item.metadata is not None:
+                    self._writer.set_metadata(number, item.metadata)
+        return len(contents)
+
+    def _write_file(self, file: _ImageFile) -> tuple[str, int]:
+        """Write the entry of a file, and return what it is (a field of `AddReport`) and its id."""
+        before = self._writer.file_at(file.path)
+        if before is not None and before.sha256 == file.sha256:
+            self._writer.move(before.id, before.path, file.mtime_ns)
+            return "known", before.id
+        if before is not None:
+            self._writer.replace(before.id, file.sha256, file.mtime_ns)
+            return "changed", before.id
+        lost = next((other for other in self._writer.files_with(file.sha256) if not other.path.exists()), None)
+        if lost is not None:
+            self._writer.move(lost.id, file.path, file.mtime_ns)
+            return "moved", lost.id
+        return "added", self._writer.add(file.path, file.sha256, file.mtime_ns)
+
+
+def list_images(
+    images: ImageLike | Iterable[ImageLike],
+    labels: Sequence[str | Sequence[str] | None] | None = None,
+    metadata: Sequence[Mapping[str, Any] | None] | None = None,
+) -> tuple[list[NewImage], list[Path]]:
+    """Return every image with its labels and metadata, and the folders among `images`.
+
+    Raises
+    ------
+    InvalidInput
+        If labels or metadata cannot be stored, or if their number differs from that of the images.
+    """
+    is_one = isinstance(images, str | os.PathLike | bytes | Pillow.Image) or (
+        isinstance(images, np.ndarray) and images.ndim < 4
+    )
+    listed: list[ImageLike] = [images] if is_one else list(images)  # type: ignore[arg-type, list-item]
+    for name, values in (("labels", labels), ("metadata", metadata)):
+        if values is not None and len(values) != len(listed):
+            raise InvalidInput(f"{len(listed)} images but {len(values)} {name}; give one for each, or None.")
+    found: list[NewImage] = []
+    roots: list[Path] = []
+    for place, image in enumerate(listed):
+        tags = None if labels is None else _check_labels(labels[place])
+        text = None if metadata is None else _to_json(metadata[place])
+        if isinstance(image, str | os.PathLike) and Path(image).is_dir():
+            roots.append(absolute_path(image))
+            found += [NewImage(path, tags, text) for path in find_images(roots[-1])]
+        else:
+            found.append(NewImage(image, tags, text))
+    return found, roots
+
+
+def absolute_path(path: str | os.PathLike[str]) -> Path:
+    """Return an absolute path without resolving links."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links to names the user never gave
+
+
+def _check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if labels is None:
+        return None
+    several = (labels,) if isinstance(labels, str) else tuple(labels)
+    for label in several:
+        if not isinstance(label, str) or not 0 < len(label.strip()) <= MAX_LABEL or not label.isprintable():
+            raise InvalidInput(f"A label is a line of 1 to {MAX_LABEL} characters; got {str(label)[:50]!r}.")
+    return several
+
+
+def _to_json(metadata: Mapping[str, Any] | None) -> str | None:
+    if metadata is None:
+        return None
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"Metadata must be JSON: {error}.") from error
+    if len(text) > MAX_METADATA_BYTES:
+        raise InvalidInput(f"Metadata of {len(text):,} bytes; the limit is {MAX_METADATA_BYTES:,} per image.")
+    return text
+
+
+def _read_file(path: Path) -> tuple[bytes, int]:
+    """Return the content of a file and its modification time."""
+    check_file(path)
+    try:
+        str(path).encode()
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1), os.fstat(file.fileno()).st_mtime_ns
+    except UnicodeEncodeError:
+        raise BrokenImage("the name is not text in UTF-8; rename the file.") from None
+    except OSError as error:
+        raise BrokenImage(f"cannot be read ({error.strerror or error}).") from error
+
+
+def _find_moved(files: Iterable[StoredFile], missing: Sequence[StoredFile], roots: Sequence[Path]) -> list[Path]:
+    """Return files below `roots` that are not indexed and have the content of a missing file."""
+    if not missing:
+        return []
+    known = {file.path for file in files}
+    lost = {(file.n_bytes, file.sha256) for file in missing}
+    sizes = {n_bytes for n_bytes, _ in lost}
+    moved: dict[Path, None] = {}
+    for path in (path for root in roots if root.is_dir() for path in find_images(root)):
+        if path not in known and path not in moved:
+            with suppress(OSError):
+                n_bytes = path.stat().st_size
+                if n_bytes in sizes:  # only then is it worth reading
+                    with path.open("rb") as file:
+                        if (n_bytes, hashlib.file_digest(file, "sha256").digest()) in lost:
+                            moved[path] = None
+    return list(moved)
+
+
+def _map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    """Yield the results of `work` in order, computed in threads a few items ahead to bound the memory."""
+    n_threads = os.cpu_count() or 1
+    pending: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(work, item))
+                if len(pending) > 2 * n_threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,110 @@
+"""Index that follows the catalogue, with files that make opening fast.
+
+The files are derived from the catalogue and named by the state they show. On opening, the newest files whose state the
+catalogue knows are loaded and the changes since then are applied; truncated or damaged files, or files of another
+history, only cost time: the index is then rebuilt from the catalogue.
+"""
+
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError
+from ddsh.index import get_index
+from ddsh.index.base import Index
+from ddsh.search.catalogue import Catalogue, State
+
+__all__ = ["AUTO", "LiveIndex"]
+
+AUTO = "auto"
+_NAME = re.compile(r"([0-9]{12})-([0-9a-f]{16})")
+_MAX_BEHIND = 1 / 10
+"""Share of changed entries above which the files are written again; fewer changes are applied at every opening."""
+
+
+class LiveIndex:
+    """An index that follows a catalogue.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of its files.
+    name : str
+        A name of :data:`ddsh.index.INDEXES`; ``auto`` chooses the hash table, which is the fastest where many images
+        share a code, as learned codes do.
+    n_bits : int
+        Code length.
+    """
+
+    def __init__(self, folder: Path, name: str, n_bits: int) -> None:
+        self._folder = folder
+        self._class = get_index("buckets" if name == AUTO else name)
+        self._n_bits = n_bits
+        self._state: State | None = None
+        self._saved: State | None = None  # the state of the files, if there are any
+        self._index: Index = self._class(n_bits)
+
+    @property
+    def name(self) -> str:
+        """Name of the index."""
+        return self._index.name
+
+    @property
+    def state(self) -> State | None:
+        """The state of the catalogue that the index shows."""
+        return self._state
+
+    def follow(self, catalogue: Catalogue) -> Index:
+        """Return the index at the state that the catalogue is reading."""
+        state = catalogue.state()
+        if state == self._state:
+            return self._index
+        if self._state is None or not catalogue.has_state(self._state):
+            self._load(catalogue)
+        changes = catalogue.codes() if self._state is None else catalogue.changes(self._state)
+        gone = changes.gone[np.isin(changes.gone, self._index.ids)] if len(changes.gone) else changes.gone
+        if len(gone):
+            self._index.remove(gone)
+        if len(changes.ids):
+            self._index.add(BinaryCodes(changes.packed, self._n_bits), changes.ids)
+        self._state = state
+        return self._index
+
+    def save_if_behind(self, catalogue: Catalogue) -> None:
+        """Write the files again if they are too far behind; only the writer may call this."""
+        with catalogue.reading():
+            index, state = self.follow(catalogue), catalogue.state()
+            if self._saved is not None and catalogue.has_state(self._saved):
+                n_changes = catalogue.count_changes(self._saved)
+                if n_changes <= _MAX_BEHIND * catalogue.count():
+                    return
+        # A folder under its final name is complete; an interrupted one keeps the other name until it is removed.
+        unfinished = self._folder / f".{_folder_name(state)}"
+        index.save(unfinished)
+        unfinished.replace(self._folder / _folder_name(state))
+        self._saved = state
+        catalogue.forget_before(state)
+        for path in list(self._folder.iterdir()):
+            if path.name != _folder_name(state):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _load(self, catalogue: Catalogue) -> None:
+        """Start from the newest usable files, or from an empty index."""
+        self._saved, self._state, self._index = None, None, self._class(self._n_bits)
+        names = sorted((path.name for path in self._folder.iterdir()), reverse=True)
+        for match in filter(None, map(_NAME.fullmatch, names)):
+            state = State(int(match[1]), match[2])
+            if catalogue.has_state(state):
+                with suppress(ArtefactError):
+                    index = self._class.load(self._folder / _folder_name(state))
+                    if index.n_bits == self._n_bits:
+                        self._saved, self._state, self._index = state, state, index
+                        return
+
+
+def _folder_name(state: State) -> str:
+    return f"{state.generation:012d}-{state.token}"

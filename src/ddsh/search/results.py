@@ -1,0 +1,186 @@
+"""Results of queries and reports of changes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from ddsh.datasets.dataset import Skipped
+from ddsh.search.store import Entry
+
+__all__ = ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An image found by a query.
+
+    Parameters
+    ----------
+    entry : Entry
+        The image.
+    distance : int
+        Hamming distance to the query.
+    bits : str
+        Its code, as zeros and ones.
+    flipped : tuple of int
+        Positions of the bits that differ from the query's, counted from 0.
+    """
+
+    entry: Entry
+    distance: int
+    bits: str
+    flipped: tuple[int, ...]
+
+    @property
+    def id(self) -> int:
+        """Id of the image."""
+        return self.entry.id
+
+    @property
+    def path(self) -> str:
+        """Path of the image file."""
+        return self.entry.path
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the image."""
+        return self.entry.labels
+
+
+class QueryResult(Sequence[Hit]):
+    """Hits of a query, nearest first: a sequence that also has the code of the query.
+
+    It compares equal to another result, list or tuple with the same hits.
+
+    Parameters
+    ----------
+    hits : sequence of Hit
+        The hits.
+    code : str
+        The code of the query, as zeros and ones.
+    """
+
+    def __init__(self, hits: Sequence[Hit], code: str) -> None:
+        self.hits = tuple(hits)
+        self.code = code
+
+    @property
+    def n_bits(self) -> int:
+        """Code length."""
+        return len(self.code)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Hit]: ...
+
+    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
+        return list(self.hits[place]) if isinstance(place, slice) else self.hits[place]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QueryResult | list | tuple):
+            return NotImplemented
+        return self.hits == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        nearest = f", nearest at distance {self.hits[0].distance}" if self.hits else ""
+        return f"QueryResult({len(self)} hits of {self.n_bits} bits{nearest})"
+
+
+@dataclass(frozen=True)
+class AddReport:
+    """Result of adding images.
+
+    Parameters
+    ----------
+    added : tuple of int
+        Ids of new images.
+    known : tuple of int
+        Ids of images that were indexed before and have not changed.
+    moved : tuple of int
+        Ids of images whose file was moved; they kept their ids.
+    changed : tuple of int
+        Ids of images whose file has new content; they kept their ids.
+    broken : tuple of Skipped
+        Files that were skipped, with the reason.
+    encoded : int
+        Number of images that the model encoded; copies of an image are encoded once.
+    """
+
+    added: tuple[int, ...] = ()
+    known: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
+    changed: tuple[int, ...] = ()
+    broken: tuple[Skipped, ...] = ()
+    encoded: int = 0
+
+
+@dataclass(frozen=True)
+class RefreshReport:
+    """Result of refreshing an index.
+
+    Parameters
+    ----------
+    unchanged : int
+        Number of files that have not changed.
+    changed, moved, removed : tuple of int
+        Ids of images with new content, with a new path, and of images that were removed because their file is gone.
+    broken : tuple of Skipped
+        Files whose new content is not an image; they were removed, too.
+    out_of_reach : tuple of str
+        Missing or empty folders, such as a disk that is not mounted; their images were not removed.
+    """
+
+    unchanged: int = 0
+    changed: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+    broken: tuple[Skipped, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchInfo:
+    """Facts about a search index.
+
+    Parameters
+    ----------
+    n_images, n_contents, n_codes : int
+        Number of images, of different contents, and of different codes.
+    n_bits, n_bytes : int
+        Code length, and size of all codes.
+    labels : dict of str to int
+        Number of images with each label.
+    method, fingerprint : str
+        Method and fingerprint of the model.
+    preprocessing : dict
+        Preprocessing of the model.
+    index : str
+        Name of the index.
+    keeps_outputs : bool
+        Whether real outputs are stored for re-ranking.
+    generation : int
+        Number of changes so far.
+    """
+
+    n_images: int
+    n_contents: int
+    n_codes: int
+    n_bits: int
+    n_bytes: int
+    labels: Mapping[str, int]
+    method: str
+    fingerprint: str
+    preprocessing: Mapping[str, Any]
+    index: str
+    keeps_outputs: bool
+    generation: int

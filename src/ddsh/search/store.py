@@ -1,0 +1,352 @@
+"""Interface of the storage behind image search: entries, their codes, and exact search.
+
+:class:`ImageSearch` needs nothing else, so a database can replace the local folder by implementing :class:`Store` and
+:class:`StoreWriter` in one module. :mod:`ddsh.search.local` is the implementation for a local folder.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError
+from ddsh.index.rerank import Outputs
+from ddsh.storage import Manifest
+
+__all__ = [
+    "Content",
+    "Entry",
+    "Ids",
+    "Neighbours",
+    "SearchManifest",
+    "Store",
+    "StoreWriter",
+    "StoredFile",
+    "check_fingerprint",
+]
+
+Ids: TypeAlias = NDArray[np.int64]
+
+
+class SearchManifest(Manifest):
+    """Settings of a search index, fixed at its creation.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Fingerprint of the model and its preprocessing.
+    n_bits : int
+        Code length.
+    preprocessing : dict
+        Preprocessing of the model.
+    index : str
+        A name of :data:`ddsh.index.INDEXES`, or ``auto``.
+    keeps_outputs : bool
+        Whether real outputs are stored with the codes.
+    """
+
+    fingerprint: str
+    n_bits: int
+    preprocessing: dict[str, Any]
+    index: str
+    keeps_outputs: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An indexed image.
+
+    Parameters
+    ----------
+    id : int
+        Unique number; never reused, even after the image was removed.
+    path : str
+        Path of the image file.
+    sha256 : str
+        Checksum of the file.
+    n_bytes, width, height : int
+        Size of the file, and of the upright image in pixels.
+    mtime_ns : int
+        Modification time of the file, in nanoseconds since 1970.
+    labels : tuple of str
+        Labels.
+    metadata : dict
+        Any JSON data of the user.
+    """
+
+    id: int
+    path: str
+    sha256: str
+    n_bytes: int
+    width: int
+    height: int
+    mtime_ns: int
+    labels: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Display name: the file name, or the id if the file is named by its checksum."""
+        file = PurePath(self.path)
+        return f"image {self.id}" if file.stem == self.sha256 else file.name
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content of an image file and its code; files with equal content share it.
+
+    Parameters
+    ----------
+    sha256 : bytes
+        Checksum of the file.
+    n_bytes, width, height : int
+        Size of the file, and of the image in pixels.
+    code : bytes
+        The packed code.
+    tiny : bytes
+        Tiny copy of the image; see :mod:`ddsh.search.duplicates`.
+    outputs : bytes or None
+        Real outputs as little-endian float16, if they are stored.
+    """
+
+    sha256: bytes
+    n_bytes: int
+    width: int
+    height: int
+    code: bytes
+    tiny: bytes
+    outputs: bytes | None = None
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """Path, checksum, size and modification time of an indexed file."""
+
+    id: int
+    path: Path
+    sha256: bytes
+    n_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Result of :meth:`Store.search`: ids, distances and codes, nearest first and then by id."""
+
+    ids: Ids
+    distances: NDArray[np.int64]
+    codes: BinaryCodes
+
+
+class StoreWriter(ABC):
+    """Exclusive write access to a store, from :meth:`Store.write`.
+
+    Changes are made inside :meth:`transaction`. One thread at a time may use a writer, except for :meth:`keep_image`.
+    """
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """Local folder of the store."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """Apply all changes of the block at once, or none of them if it fails or the process ends."""
+
+    @abstractmethod
+    def files(self) -> list[StoredFile]:
+        """Return all files, by id."""
+
+    @abstractmethod
+    def file_at(self, path: Path) -> StoredFile | None:
+        """Return the file with an absolute path, if it is indexed."""
+
+    @abstractmethod
+    def files_with(self, sha256: bytes) -> list[StoredFile]:
+        """Return the files with some content, by id."""
+
+    @abstractmethod
+    def has_content(self, sha256: bytes) -> bool:
+        """Return whether the code of some content is stored."""
+
+    @abstractmethod
+    def put_content(self, content: Content) -> None:
+        """Store new content; content without a file is dropped when the writer is closed."""
+
+    @abstractmethod
+    def add(self, path: Path, sha256: bytes, mtime_ns: int) -> int:
+        """Add an entry for a file with stored content and return its id."""
+
+    @abstractmethod
+    def replace(self, image: int, sha256: bytes, mtime_ns: int) -> None:
+        """Set the content of an entry whose file changed."""
+
+    @abstractmethod
+    def move(self, image: int, path: Path, mtime_ns: int) -> None:
+        """Set the path and the modification time of an entry."""
+
+    @abstractmethod
+    def set_labels(self, image: int, labels: Sequence[str]) -> None:
+        """Replace the labels of an entry."""
+
+    @abstractmethod
+    def set_metadata(self, image: int, metadata: str) -> None:
+        """Replace the metadata of an entry, given as JSON."""
+
+    @abstractmethod
+    def remove(self, ids: Iterable[int]) -> None:
+        """Remove entries.
+
+        Raises
+        ------
+        InvalidInput
+            If an id is unknown.
+        """
+
+    @abstractmethod
+    def roots(self) -> list[Path]:
+        """Return the folders that were added."""
+
+    @abstractmethod
+    def add_root(self, folder: Path) -> None:
+        """Record a folder whose images were added."""
+
+    @abstractmethod
+    def keep_image(self, name: str, data: bytes) -> Path:
+        """Keep an image that has no file, and return the path of its file; any thread may call this."""
+
+    @abstractmethod
+    def remove_unused_images(self) -> None:
+        """Delete kept images that no entry refers to, such as those of an interrupted addition."""
+
+
+class Store(ABC):
+    """Entries of a search index and exact search over them. Any number of threads may use a store.
+
+    Attributes
+    ----------
+    manifest : SearchManifest
+        Settings.
+    folder : Path
+        Local folder of the store.
+    model_folder : Path
+        Local folder with the saved model.
+    """
+
+    manifest: SearchManifest
+    folder: Path
+    model_folder: Path
+
+    @property
+    @abstractmethod
+    def index_name(self) -> str:
+        """Name of the index that searches the codes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this thread in the block see the same state, regardless of concurrent writers."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[StoreWriter]:
+        """Return exclusive write access.
+
+        Raises
+        ------
+        Busy
+            If another writer holds it for too long.
+        """
+
+    @abstractmethod
+    def generation(self) -> int:
+        """Return the number of transactions so far."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of entries."""
+
+    @abstractmethod
+    def count_contents(self) -> tuple[int, int]:
+        """Return the number of different contents and of different codes."""
+
+    @abstractmethod
+    def label_counts(self) -> dict[str, int]:
+        """Return the number of entries with each label, by label."""
+
+    @abstractmethod
+    def entries(self, ids: Iterable[int]) -> list[Entry]:
+        """Return entries in the order of the ids; unknown ids are skipped."""
+
+    @abstractmethod
+    def ids(self, after: int, limit: int) -> list[int]:
+        """Return the next ids after one, ascending."""
+
+    @abstractmethod
+    def sample(self, n: int, seed: int | None) -> list[int]:
+        """Return `n` random ids, or all if there are fewer."""
+
+    @abstractmethod
+    def id_of(self, path: Path) -> int | None:
+        """Return the id of the file with an absolute path."""
+
+    @abstractmethod
+    def code_of(self, image: int) -> tuple[BinaryCodes, Outputs | None] | None:
+        """Return the code of an entry and its real outputs, if they are stored."""
+
+    @abstractmethod
+    def outputs(self, ids: Ids) -> dict[int, Outputs]:
+        """Return the stored real outputs of entries by id."""
+
+    @abstractmethod
+    def tiny_copies(self) -> tuple[list[int], BinaryCodes, list[bytes]]:
+        """Return the id, the code and the tiny copy of every entry, by id."""
+
+    @abstractmethod
+    def search(
+        self,
+        code: BinaryCodes,
+        k: int | None,
+        *,
+        radius: int | None = None,
+        label: str | None = None,
+        allowed: Ids | None = None,
+    ) -> Neighbours:
+        """Return the entries nearest to a code.
+
+        Parameters
+        ----------
+        code : BinaryCodes
+            One code.
+        k : int or None
+            Largest number of entries to return; None returns all.
+        radius : int, optional
+            Largest Hamming distance to return.
+        label : str, optional
+            Only entries with this label; :class:`~ddsh.errors.UnknownName` is raised if there are none.
+        allowed : ndarray of int64, optional
+            Only entries with these ids.
+        """
+
+
+def check_fingerprint(folder: Path, source: str, found: str, expected: str) -> None:
+    """Raise :class:`~ddsh.errors.ArtefactError` if two models differ."""
+    if found != expected:
+        raise ArtefactError(
+            f"{folder} was made with another model (fingerprint {expected[:12]}) than {source} ({found[:12]}); codes of"
+            " different models do not compare: use that model or make a new index."
+        )

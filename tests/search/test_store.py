@@ -1,0 +1,221 @@
+"""Any store will do: image search on entries in memory."""
+
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_photos import draw, touch
+
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.index import ExactIndex
+from ddsh.model import Model
+from ddsh.search import ImageSearch, Store, StoreWriter
+from ddsh.search.store import Entry, Neighbours, SearchManifest, StoredFile
+
+
+class MemoryWriter(StoreWriter):
+    def __init__(self, store):
+        self.store = store
+
+    @property
+    def folder(self):
+        return self.store.folder
+
+    @contextmanager
+    def transaction(self):
+        before = deepcopy(self.store.rows), dict(self.store.contents)
+        try:
+            yield
+        except BaseException:
+            self.store.rows, self.store.contents = before
+            raise
+        self.store.n_transactions += self.store.rows != before[0]
+
+    def files(self):
+        return [row["file"] for row in self.store.rows.values()]
+
+    def file_at(self, path):
+        return next((file for file in self.files() if file.path == path), None)
+
+    def files_with(self, sha256):
+        return [file for file in self.files() if file.sha256 == sha256]
+
+    def has_content(self, sha256):
+        return sha256 in self.store.contents
+
+    def put_content(self, content):
+        self.store.contents[content.sha256] = content
+
+    def add(self, path, sha256, mtime_ns):
+        self.store.last += 1
+        file = StoredFile(self.store.last, path, sha256, self.store.contents[sha256].n_bytes, mtime_ns)
+        self.store.rows[file.id] = {"file": file, "labels": (), "metadata": "{}"}
+        return file.id
+
+    def replace(self, image, sha256, mtime_ns):
+        row, n_bytes = self.store.rows[image], self.store.contents[sha256].n_bytes
+        row["file"] = replace(row["file"], sha256=sha256, n_bytes=n_bytes, mtime_ns=mtime_ns)
+
+    def move(self, image, path, mtime_ns):
+        row = self.store.rows[image]
+        row["file"] = replace(row["file"], path=path, mtime_ns=mtime_ns)
+
+    def set_labels(self, image, labels):
+        self.store.rows[image]["labels"] = tuple(sorted(set(labels)))
+
+    def set_metadata(self, image, metadata):
+        self.store.rows[image]["metadata"] = metadata
+
+    def remove(self, ids):
+        for number in ids:
+            if self.store.rows.pop(number, None) is None:
+                raise InvalidInput(f"1 of {len(list(ids))} ids are not in the index, such as {number}.")
+
+    def roots(self):
+        return self.store.roots
+
+    def add_root(self, folder):
+        self.store.roots.append(folder)
+
+    def keep_image(self, name, data):
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    def remove_unused_images(self):
+        known = {file.path for file in self.files()}
+        for path in self.folder.iterdir():
+            if path not in known:
+                path.unlink()
+
+
+class MemoryStore(Store):
+    index_name = "exact"
+
+    def __init__(self, folder, model):
+        self.folder = self.model_folder = Path(folder)
+        self.folder.mkdir()
+        facts = {"fingerprint": model.fingerprint, "n_bits": model.n_bits, "preprocessing": model.preprocessing}
+        self.manifest = SearchManifest(**facts, index="exact", keeps_outputs=True)
+        self.rows, self.contents, self.roots, self.last, self.n_transactions = {}, {}, [], 0, 0
+
+    def content(self, number):
+        return self.contents[self.rows[number]["file"].sha256]
+
+    def codes(self, ids):
+        packed = [np.frombuffer(self.content(number).code, np.uint8) for number in ids]
+        return BinaryCodes(np.array(packed, np.uint8).reshape(len(ids), -1), self.manifest.n_bits)
+
+    def close(self):
+        pass
+
+    def snapshot(self):
+        return nullcontext()
+
+    def write(self):
+        return nullcontext(MemoryWriter(self))
+
+    def generation(self):
+        return self.n_transactions
+
+    def count(self):
+        return len(self.rows)
+
+    def count_contents(self):
+        used = {row["file"].sha256 for row in self.rows.values()}
+        return len(used), len({self.contents[sha256].code for sha256 in used})
+
+    def label_counts(self):
+        labels = sorted(label for row in self.rows.values() for label in row["labels"])
+        return {label: labels.count(label) for label in labels}
+
+    def entries(self, ids):
+        found = []
+        for number in ids:
+            if number in self.rows:
+                row, content = self.rows[number], self.content(number)
+                size = (content.n_bytes, content.width, content.height)
+                place, sha256 = str(row["file"].path), content.sha256.hex()
+                found.append(Entry(number, place, sha256, *size, row["file"].mtime_ns, row["labels"]))
+        return found
+
+    def ids(self, after, limit):
+        return [number for number in sorted(self.rows) if number > after][:limit]
+
+    def sample(self, n, seed):
+        return np.random.default_rng(seed).permutation(sorted(self.rows))[:n].tolist()
+
+    def id_of(self, path):
+        return next((number for number, row in self.rows.items() if row["file"].path == path), None)
+
+    def code_of(self, image):
+        if image not in self.rows:
+            return None
+        return self.codes([image]), np.frombuffer(self.content(image).outputs, "<f2")
+
+    def outputs(self, ids):
+        return {number: np.frombuffer(self.content(number).outputs, "<f2") for number in ids.tolist()}
+
+    def tiny_copies(self):
+        ids = sorted(self.rows)
+        return ids, self.codes(ids), [self.content(number).tiny for number in ids]
+
+    def search(self, code, k, *, radius=None, label=None, allowed=None):
+        index, ids = ExactIndex(self.manifest.n_bits), sorted(self.rows)
+        if label is not None:
+            allowed = [number for number in ids if label in self.rows[number]["labels"]]
+            if not allowed:
+                raise UnknownName("label", label, self.label_counts())
+        index.add(self.codes(ids), ids)
+        ids, distances = index.within(code, code.n_bits if radius is None else radius, allowed=allowed).of(0)
+        return Neighbours(ids[:k], distances[:k], index.codes_of(ids[:k]))
+
+
+@pytest.fixture
+def in_memory(tmp_path, model):
+    loaded = Model.load(model)
+    with ImageSearch(MemoryStore(tmp_path / "memory", loaded), loaded) as search:
+        yield search
+
+
+def test_every_store_gives_the_same_results(in_memory, tmp_path, model, photos, rng):
+    files = sorted(photos.rglob("*.png"))
+    labels = [path.parent.name for path in files]
+    with ImageSearch.create(tmp_path / "index", model, keep_outputs=True) as local:
+        for search in (local, in_memory):
+            assert len(search.add(files, labels=labels, root=photos).added) == 18
+            search.remove([4])
+        picture = draw(rng, (100, 90, 80))
+        for options in ({}, {"k": 3}, {"radius": 4}, {"label": "red"}, {"rerank": True}, {"rerank": True, "radius": 6}):
+            for query in (7, picture):
+                mine, theirs = local.query(query, **options), in_memory.query(query, **options)
+                assert [(hit.id, hit.distance, hit.bits) for hit in mine] == [
+                    (hit.id, hit.distance, hit.bits) for hit in theirs
+                ]
+                assert mine.code == theirs.code
+        assert local.duplicates(16, tolerance=30) == [
+            tuple(replace(entry, metadata={}) for entry in group) for group in in_memory.duplicates(16, tolerance=30)
+        ]
+        mine, theirs = local.info(), in_memory.info()
+        assert (mine.n_images, mine.n_codes, mine.labels) == (theirs.n_images, theirs.n_codes, theirs.labels)
+
+
+def test_files_are_followed_in_any_store(in_memory, photos, rng):
+    in_memory.add([photos, draw(rng, (1, 2, 3))])
+    touch(photos / "red" / "1.png")
+    number = in_memory.id_of(photos / "red" / "0.png")
+    (photos / "red" / "0.png").rename(photos / "moved.png")
+    (photos / "blue" / "0.png").unlink()
+    report = in_memory.refresh()
+    assert (report.moved, len(report.removed), report.unchanged) == ((number,), 1, 17)
+    assert in_memory.entry(number).path == str(photos / "moved.png")
+
+
+def test_a_store_of_another_model_is_refused(tmp_path, model, other_model):
+    store = MemoryStore(tmp_path / "memory", Model.load(model))
+    with pytest.raises(ArtefactError, match="was made with another model"):
+        ImageSearch(store, Model.load(other_model))
