@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ddsh.evaluation.records import Record, read_results
+from ddsh.evaluation.result import Result, read_results
 from ddsh.report import markdown_table
 
 ROOT = Path(__file__).parents[1]
@@ -15,20 +15,20 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "methods.md")
 _PLACE = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def filled(page: str, records: Sequence[Record]) -> str:
+def filled(page: str, results: Sequence[Result]) -> str:
     """Return a page with the tables of today's results."""
-    return _PLACE.sub(lambda place: f"<!-- {place['name']} -->\n{_table(place['name'], records)}\n<!-- end -->", page)
+    return _PLACE.sub(lambda place: f"<!-- {place['name']} -->\n{_table(place['name'], results)}\n<!-- end -->", page)
 
 
-def _table(name: str, records: Sequence[Record]) -> str:
-    return f"\n{markdown_table(records, name).strip()}\n"
+def _table(name: str, results: Sequence[Result]) -> str:
+    return f"\n{markdown_table(results, name).strip()}\n"
 
 
 def main() -> None:
     """Fill all pages."""
-    records, _ = read_results(ROOT / "results")
+    results, _ = read_results(ROOT / "results")
     for page in PAGES:
-        page.write_text(filled(page.read_text(), records))
+        page.write_text(filled(page.read_text(), results))
 
 
 if __name__ == "__main__":

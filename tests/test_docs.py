@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddsh.cli.tables import methods_markdown
+from ddsh.cli.tables import methods_table
 from ddsh.evaluation.records import read_results
 from ddsh.methods import METHODS, get_method
 
@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_table_of_methods_is_made_from_their_cards():
-    table = methods_markdown([get_method(name).card for name in METHODS])
+    table = methods_table([get_method(name).card for name in METHODS]).to_markdown()
     assert table in (ROOT / "docs" / "methods.md").read_text()
 
 

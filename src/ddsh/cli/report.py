@@ -1,36 +1,48 @@
-"""The command that makes a report from results."""
+"""The command ``ddsh report``."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ddsh.cli import show
+from ddsh.errors import InvalidInput
+
+__all__ = ["report"]
 
 
 def report(
     results: Annotated[Path, typer.Argument(help="Folder of results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="Folder for the page and its figures.")] = Path("report"),
-    figures: Annotated[list[str] | None, typer.Option("--format", help="svg, png or pdf; repeatable.")] = None,
-    page_only: Annotated[bool, typer.Option("--page-only", help="Write no files for the figures.")] = False,
+    experiment: Annotated[list[str] | None, typer.Option(help="Show this experiment first; repeatable.")] = None,
+    only: Annotated[bool, typer.Option("--only", help="Leave out all other experiments.")] = False,
+    figures: Annotated[
+        list[str] | None, typer.Option("--format", help="Format of figures: svg (default), png or pdf; repeatable.")
+    ] = None,
+    page_only: Annotated[bool, typer.Option("--page-only", help="Write no files of figures.")] = False,
     markdown: Annotated[str | None, typer.Option(help="Print this experiment as a Markdown table instead.")] = None,
 ) -> None:
-    """Make a page and figures from results; no model is run."""
-    from ddsh.report import FORMATS, markdown_table, read_folder, write_report
+    """Write a page and figures of results; no model is run."""
+    from ddsh.report import markdown_table, read_folder, write_report
 
+    if only and not experiment:
+        raise InvalidInput("--only needs --experiment.")
     records, problems = read_folder(results)
-    if markdown is not None:
-        _complain(problems)
-        typer.echo(markdown_table(records, markdown))
-        return
-    formats = () if page_only else figures or FORMATS
-    with show.counting("Figures") as on_progress:
-        made = write_report(records, out, problems=problems, formats=formats, on_progress=on_progress)
-    _complain(made.problems)
-    typer.echo(f"{made.page}: {len(records)} results, {len(made.figures)} files of figures")
-
-
-def _complain(problems: Sequence[str]) -> None:
+    if markdown is None:
+        with show.counting("Figures") as on_progress:
+            written = write_report(
+                records,
+                out,
+                problems=problems,
+                formats=() if page_only else figures or ("svg",),
+                first=experiment or (),
+                only_first=only,
+                on_progress=on_progress,
+            )
+        problems = list(written.problems)
+        line = f"{written.page}: {written.n_runs} results, {len(written.figures)} files of figures"
+    else:
+        line = markdown_table(records, markdown)
     for problem in problems:
         typer.echo(f"ddsh: {problem}", err=True)
+    typer.echo(line)

@@ -1,88 +1,83 @@
-"""Results as tables for other programs."""
+"""Tables of results and methods for the terminal and other programs."""
 
-import csv
-import io
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ddsh.evaluation.records import Spread, Summary
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from ddsh.evaluation.result import Spread, Summary
+from ddsh.report.table import Table, TableCell
 
 if TYPE_CHECKING:
     from ddsh.methods.base import MethodCard
 
-HEADER = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-    }
-)
+__all__ = ["methods_table", "rich_table", "summary_csv", "summary_table"]
+
+_SCORES = ("map", "precision_100", "success_2", "seconds")
 
 
-def cells(line: Summary) -> tuple[str, ...]:
-    """Return a line of a table, as :data:`HEADER` has it."""
-    figures = (_text(line.map, 4), _text(line.precision_100, 4), _text(line.success_2, 4), _text(line.seconds, 1))
-    return line.experiment, line.label, line.network, str(line.n_bits), str(len(line.seeds)), *figures
+def summary_table(summaries: Sequence[Summary]) -> Table:
+    """Return results as mean and standard deviation over seeds."""
+
+    def text(spread: Spread | None, digits: int) -> str:
+        """Return ``mean ± deviation``; nothing for None."""
+        return "" if spread is None else spread.text(digits)
+
+    rows = tuple(
+        (
+            summary.experiment,
+            summary.label,
+            summary.network,
+            str(summary.n_bits),
+            str(len(summary.seeds)),
+            *(text(getattr(summary, name), 1 if name == "seconds" else 4) for name in _SCORES),
+        )
+        for summary in summaries
+    )
+    header = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
+    return Table(header, rows, "lll" + "r" * (len(header) - 3))
 
 
-def as_csv(lines: Sequence[Summary]) -> str:
-    """Return CSV with a column for each mean and each standard deviation, in full precision."""
-    figures = ("map", "precision_100", "success_2", "seconds")
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+def summary_csv(summaries: Sequence[Summary]) -> str:
+    """Return results as CSV: means and standard deviations in full precision."""
     named = ("experiment", "dataset", "protocol", "label", "method", "network", "n_bits")
-    writer.writerow([*named, "n_seeds", *(f"{name}_{part}" for name in figures for part in ("mean", "deviation"))])
-    for line in lines:
-        values = [part for name in figures for part in _parts(getattr(line, name))]
-        writer.writerow([*(getattr(line, name) for name in named), len(line.seeds), *values])
-    return file.getvalue().rstrip("\n")
+    header = (*named, "n_seeds", *(f"{name}_{part}" for name in _SCORES for part in ("mean", "deviation")))
+    rows = []
+    for summary in summaries:
+        row = [*(str(getattr(summary, name)) for name in named), str(len(summary.seeds))]
+        for name in _SCORES:
+            spread = getattr(summary, name)
+            values = (None, None) if spread is None else (spread.mean, spread.deviation)
+            row += ["" if value is None else str(value) for value in values]
+        rows.append(tuple(row))
+    return Table(header, tuple(rows)).to_csv()
 
 
-def as_markdown(lines: Sequence[Summary]) -> str:
-    """Return a Markdown table."""
-    return _markdown(HEADER, [cells(line) for line in lines])
+def methods_table(cards: Sequence["MethodCard"]) -> Table:
+    """Return the methods with their publications and deviations."""
+    learns_from = {"none": "nothing", "unsupervised": "items", "supervised": "items and labels"}
+    return Table(
+        ("method", "what it is", "published", "learns from", "takes", "differs from the paper in"),
+        tuple(
+            (
+                TableCell(card.name, is_code=True),
+                card.title,
+                f"{card.authors}, {card.venue} {card.year}",
+                learns_from[card.supervision],
+                card.inputs,
+                "; ".join(card.deviations) or "nothing",
+            )
+            for card in cards
+        ),
+    )
 
 
-def methods_markdown(cards: Sequence["MethodCard"]) -> str:
-    """Return the methods as a Markdown table."""
-    header = ("method", "what it is", "published", "learns from", "takes", "differs from the paper in")
-    return _markdown(header, [_method(card) for card in cards])
-
-
-def _method(card: "MethodCard") -> tuple[str, ...]:
-    published = f"{card.authors}, {card.venue} {card.year}"
-    learns_from = {"none": "nothing", "unsupervised": "items", "supervised": "items and labels"}[card.supervision]
-    return f"`{card.name}`", card.title, published, learns_from, card.inputs, "; ".join(card.deviations) or "nothing"
-
-
-def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [header, ["---" for _ in header], *lines]
-    return "\n".join("| " + " | ".join(re.sub(r"([\\|])", r"\\\1", cell) for cell in row) + " |" for row in rows)
-
-
-def as_latex(lines: Sequence[Summary]) -> str:
-    """Return a LaTeX table; it needs the package booktabs."""
-    rows = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (HEADER, *map(cells, lines))]
-    columns = "lll" + "r" * (len(HEADER) - 3)
-    begin, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
-    return "\n".join([begin, r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule", end])
-
-
-def _text(figure: Spread | None, digits: int) -> str:
-    return "" if figure is None else figure.text(digits)
-
-
-def _parts(figure: Spread | None) -> tuple[float | str, float | str]:
-    if figure is None:
-        return "", ""
-    return figure.mean, "" if figure.deviation is None else figure.deviation
+def rich_table(table: Table) -> RichTable:
+    """Return a table for the terminal."""
+    shown = RichTable(header_style="bold")
+    for name, side in zip(table.header, table.alignment, strict=True):
+        shown.add_column(escape(name), justify="right" if side == "r" else "left", overflow="fold")
+    for row in table.cells:
+        shown.add_row(*(escape(cell.text) for cell in row))
+    return shown

@@ -1,7 +1,23 @@
-"""Reports: a page, figures and tables from results alone; nothing here runs a model."""
+"""Reports of results: a page, figures and tables; no model is run."""
 
-from ddsh.report.chart import FIGURES, FORMATS
-from ddsh.report.markdown import markdown_table
-from ddsh.report.writing import Report, read_folder, write_report
+from typing import TYPE_CHECKING
 
-__all__ = ["FIGURES", "FORMATS", "Report", "markdown_table", "read_folder", "write_report"]
+import lazy_loader
+
+if TYPE_CHECKING:
+    from ddsh.report.build import Report, read_folder, write_report
+    from ddsh.report.charts import FIGURES, FORMATS
+    from ddsh.report.score_tables import markdown_table
+    from ddsh.report.table import Table
+
+__all__ = ["FIGURES", "FORMATS", "Report", "Table", "markdown_table", "read_folder", "write_report"]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "build": ["Report", "read_folder", "write_report"],
+        "charts": ["FIGURES", "FORMATS"],
+        "score_tables": ["markdown_table"],
+        "table": ["Table"],
+    },
+)

@@ -1,85 +1,96 @@
-"""Results ordered for a report: one section for each experiment, one cell for each label and code length."""
+"""Results grouped for a report: sections by experiment, cells by label and bits."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ddsh.evaluation.records import Spread
-from ddsh.report.markup import plain
+from ddsh.evaluation.result import Spread
 from ddsh.report.paper import Paper
-from ddsh.report.runs import Run
+from ddsh.report.runs import ReportedRun
+from ddsh.report.style import shorten
+
+__all__ = ["USUAL_BITS", "Cell", "Section", "flat_params", "make_sections", "missing_runs"]
 
 USUAL_BITS = 32
-"""The length that the paper's case study has."""
+"""Code length of the paper's case study."""
 
-_N_NAMED = 14
-"""Labels that a line on gaps names; as many as the paper's largest table has."""
+SWEEP = "choose-"
+"""Experiments that choose settings have names that start with this."""
+
+_MAX_NAMED = 14
+_MAX_PARAMS = 40
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of a label at a code length, which differ in the seed alone.
+    """The runs of a label at a code length; they differ in the seed alone.
 
     Parameters
     ----------
     label : str
-        What they are called in tables.
+        Row of the table.
     n_bits : int
         Code length.
-    runs : tuple of Run
-        By seed.
+    runs : tuple of ReportedRun
+        Ordered by seed.
     of_other_split : bool
-        Whether a run was made on another split than most runs of its seed, so that it must not be compared.
+        Whether a run has another split than most runs of its seed; it must not be compared.
     paper : float or None
-        The paper's mean average precision.
+        Mean average precision in the paper.
     """
 
     label: str
     n_bits: int
-    runs: tuple[Run, ...]
+    runs: tuple[ReportedRun, ...]
     of_other_split: bool
     paper: float | None
 
     @property
     def map(self) -> Spread:
-        """Mean average precision."""
-        return self.spread(lambda run: run.record.map) or Spread(0.0, None)
+        """Mean average precision over seeds."""
+        return Spread.of([run.map for run in self.runs])
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The same with the worst and the best order of ties."""
-        low, high = (
-            Spread.of([float(run.record.scores[name]) for run in self.runs]).mean for name in ("map_low", "map_high")
+        """Mean average precision with the worst and the best order of ties."""
+        return (
+            Spread.of([run.map_low for run in self.runs]).mean,
+            Spread.of([run.map_high for run in self.runs]).mean,
         )
-        return low, high
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Its seeds."""
-        return tuple(run.record.seed for run in self.runs)
+        """Seeds of its runs."""
+        return tuple(run.seed for run in self.runs)
 
-    def spread(self, measure: Callable[[Run], float | None]) -> Spread | None:
-        """Return a figure over those seeds that have it."""
+    @property
+    def has_collapsed(self) -> bool:
+        """Whether the codes of a run have collapsed."""
+        return any(run.bits.collapsed for run in self.runs if run.bits)
+
+    def spread(self, measure: Callable[[ReportedRun], float | None]) -> Spread | None:
+        """Return mean and deviation of a measure over the seeds that have it."""
         known = [value for run in self.runs if (value := measure(run)) is not None]
         return Spread.of(known) if known else None
 
 
 @dataclass(frozen=True)
 class Section:
-    """The results of an experiment on a dataset, split by one protocol.
+    """The results of an experiment on a dataset with one protocol.
 
     Parameters
     ----------
     experiment, dataset, protocol : str
-        What they share.
+        Shared by its runs.
     labels : tuple of str
-        The lines of its table, in the paper's order.
+        Rows of its table, in the paper's order.
     bits, seeds : tuple of int
-        Code lengths and seeds that appear in it.
+        Code lengths and seeds that occur.
     cells : mapping of (str, int) to Cell
-        By label and code length; those without a run are not in it.
+        By label and code length; combinations without a run are absent.
     is_papers : bool
-        Whether the paper has this dataset by this protocol.
+        Whether the paper has this dataset with this protocol.
     """
 
     experiment: str
@@ -92,99 +103,128 @@ class Section:
     is_papers: bool
 
     @property
-    def runs(self) -> Iterator[Run]:
-        """All runs, line by line."""
+    def runs(self) -> Iterator[ReportedRun]:
+        """All runs, row by row."""
         return (run for cell in self.in_order() for run in cell.runs)
 
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it compares settings rather than methods."""
+        return self.experiment.startswith(SWEEP)
+
+    @property
+    def has_paper_scores(self) -> bool:
+        """Whether the paper has a score for any of its cells."""
+        return any(cell.paper is not None for cell in self.cells.values())
+
+    @property
+    def setting(self) -> Mapping[str, Any]:
+        """Size of the query set and the database, and the convention of MAP."""
+        return next(self.runs).setting
+
     def in_order(self, n_bits: int | None = None) -> list[Cell]:
-        """Return the cells, line by line; only those of one code length if it is given."""
+        """Return the cells row by row; only those of one code length if it is given."""
         lengths = self.bits if n_bits is None else (n_bits,)
         places = [(label, length) for label in self.labels for length in lengths]
         return [self.cells[place] for place in places if place in self.cells]
 
     def best(self, n_bits: int) -> float | None:
         """Return the best mean average precision at a code length."""
-        comparable = [cell.map.mean for cell in self.in_order(n_bits) if not cell.of_other_split]
-        return max(comparable, default=None)
+        return max((cell.map.mean for cell in self.in_order(n_bits) if not cell.of_other_split), default=None)
 
-    def usual_bits(self, measure: Callable[[Run], object]) -> int | None:
-        """Return the code length at which most labels have something, the nearest to `USUAL_BITS` among equals."""
+    def usual_bits(self, measure: Callable[[ReportedRun], object]) -> int | None:
+        """Return the code length at which most labels have something, the nearest to 32 among equals."""
         counts = Counter(cell.n_bits for cell in self.in_order() if any(measure(run) for run in cell.runs))
         return max(counts, key=lambda n_bits: (counts[n_bits], -abs(n_bits - USUAL_BITS), n_bits), default=None)
 
 
-def make_sections(runs: Iterable[Run], paper: Paper) -> list[Section]:
-    """Order runs by experiment, dataset and protocol."""
-    groups: dict[tuple[str, str, str], list[Run]] = {}
+def make_sections(runs: Iterable[ReportedRun], paper: Paper, first: Sequence[str] = ()) -> list[Section]:
+    """Group runs by experiment, dataset and protocol.
+
+    Parameters
+    ----------
+    runs : iterable of ReportedRun
+        The runs.
+    paper : Paper
+        Order of labels, and the scores to compare with.
+    first : sequence of str
+        Experiments that come first. Comparisons with the paper's protocol follow, then the others, then
+        sweeps of settings (``choose-*``).
+    """
+    groups: dict[tuple[str, str, str], list[ReportedRun]] = {}
     for run in runs:
-        groups.setdefault((run.record.experiment, run.record.dataset, run.record.protocol), []).append(run)
-    return [_section(key, groups[key], paper) for key in sorted(groups)]
+        groups.setdefault((run.experiment, run.dataset, run.protocol), []).append(run)
+    places = {name: place for place, name in enumerate(first)}
+    sections = [_make_section(groups[key], paper) for key in sorted(groups)]
+    return sorted(
+        sections,
+        key=lambda section: (
+            places.get(section.experiment, len(places)),
+            section.is_sweep,
+            not section.is_papers,
+            len(section.labels) == 1,
+        ),
+    )
 
 
-def gaps(section: Section) -> list[str]:
-    """Return one line for each kind of gap in a section: labels, lengths and seeds that were not run."""
-    lines: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
-    for label in section.labels:
-        for seeds, bits in _gaps_of(section, label).items():
-            lines.setdefault((tuple(bits), seeds), []).append(label)
-    return [
-        f"{plain(section.experiment)}: {_named(labels)} at {_listed(bits)} bits: {_lack(section, seeds)}."
-        for (bits, seeds), labels in lines.items()
-    ]
-
-
-def _gaps_of(section: Section, label: str) -> dict[tuple[int, ...], list[int]]:
-    """Return the code lengths at which a label lacks the same seeds."""
-    lacking: dict[tuple[int, ...], list[int]] = {}
-    for n_bits in section.bits:
-        cell = section.cells.get((label, n_bits))
-        if seeds := tuple(seed for seed in section.seeds if cell is None or seed not in cell.seeds):
-            lacking.setdefault(seeds, []).append(n_bits)
-    return lacking
-
-
-def _lack(section: Section, seeds: tuple[int, ...]) -> str:
-    if seeds == section.seeds:
-        return "no result"
-    return f"{'seed' if len(seeds) == 1 else 'seeds'} {_listed(seeds)} missing"
-
-
-def _named(labels: list[str]) -> str:
-    more = f" and {len(labels) - _N_NAMED} more" if len(labels) > _N_NAMED else ""
-    return ", ".join(labels[:_N_NAMED]) + more
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _section(key: tuple[str, str, str], runs: list[Run], paper: Paper) -> Section:
-    experiment, dataset, protocol = key
-    usual = _usual_splits(runs)
-    grouped: dict[tuple[str, int], list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.record.seed):
-        grouped.setdefault((run.label, run.record.n_bits), []).append(run)
+def _make_section(runs: Sequence[ReportedRun], paper: Paper) -> Section:
+    splits: dict[int, Counter[str]] = {}
+    grouped: dict[tuple[str, int], list[ReportedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        splits.setdefault(run.seed, Counter())[run.split] += 1
+        grouped.setdefault((run.label, run.n_bits), []).append(run)
+    usual_split = {seed: counts.most_common(1)[0][0] for seed, counts in splits.items()}
+    dataset, protocol = runs[0].dataset, runs[0].protocol
     return Section(
-        experiment=experiment,
+        experiment=runs[0].experiment,
         dataset=dataset,
         protocol=protocol,
         labels=tuple(paper.in_order(label for label, _ in grouped)),
         bits=tuple(sorted({n_bits for _, n_bits in grouped})),
-        seeds=tuple(sorted({run.record.seed for run in runs})),
-        cells={place: _cell(place, members, usual, paper) for place, members in grouped.items()},
+        seeds=tuple(sorted(splits)),
+        cells={
+            (label, n_bits): Cell(
+                label,
+                n_bits,
+                tuple(members),
+                of_other_split=any(run.split != usual_split[run.seed] for run in members),
+                paper=paper.map.get((dataset, label, n_bits)),
+            )
+            for (label, n_bits), members in grouped.items()
+        },
         is_papers=paper.has_protocol(dataset, protocol),
     )
 
 
-def _cell(place: tuple[str, int], runs: list[Run], usual: Mapping[int, str], paper: Paper) -> Cell:
-    label, n_bits = place
-    of_other_split = any(run.record.split != usual[run.record.seed] for run in runs)
-    return Cell(label, n_bits, tuple(runs), of_other_split, paper.map.get((runs[0].record.dataset, label, n_bits)))
+def missing_runs(section: Section) -> list[str]:
+    """Return one line for each kind of gap in a section: labels, bits and seeds without a result."""
+
+    def join(numbers: Iterable[int]) -> str:
+        """Return numbers with commas between them."""
+        return ", ".join(map(str, numbers))
+
+    gaps: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    for label in section.labels:
+        missing: dict[tuple[int, ...], list[int]] = {}
+        for n_bits in section.bits:
+            cell = section.cells.get((label, n_bits))
+            if seeds := tuple(seed for seed in section.seeds if cell is None or seed not in cell.seeds):
+                missing.setdefault(seeds, []).append(n_bits)
+        for seeds, lengths in missing.items():
+            gaps.setdefault((tuple(lengths), seeds), []).append(label)
+    lines = []
+    for (bits, seeds), labels in gaps.items():
+        more = f" and {len(labels) - _MAX_NAMED} more" if len(labels) > _MAX_NAMED else ""
+        lack = f"{'seed' if len(seeds) == 1 else 'seeds'} {join(seeds)} missing"
+        lack = "no result" if seeds == section.seeds else lack
+        lines.append(f"{section.experiment}: {', '.join(labels[:_MAX_NAMED])}{more} at {join(bits)} bits: {lack}.")
+    return lines
 
 
-def _usual_splits(runs: Iterable[Run]) -> dict[int, str]:
-    """Return the split that most runs of each seed share."""
-    counts: dict[int, Counter[str]] = {}
-    for run in runs:
-        counts.setdefault(run.record.seed, Counter())[run.record.split] += 1
-    return {seed: count.most_common(1)[0][0] for seed, count in counts.items()}
+def flat_params(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield parameters by dotted name, nested ones too."""
+    for name, value in list(params.items())[:_MAX_PARAMS]:
+        if isinstance(value, dict) and prefix.count(".") < 2:
+            yield from flat_params(value, f"{prefix}{shorten(name)}.")
+        else:
+            yield f"{prefix}{shorten(name)}", value
