@@ -54,13 +54,18 @@ def score(
         Literal["expected", "stable"], typer.Option(help="Mean over all orders of ties, or order of the database.")
     ] = "expected",
     ap_convention: Annotated[
-        Literal["retrieved", "min_k"], typer.Option(help="Divisor of AP at K: relevant items retrieved, or min(K, all).")
+        Literal["retrieved", "min_k"],
+        typer.Option(help="Divisor of AP at K: relevant items retrieved, or min(K, all)."),
     ] = "retrieved",
     precision_at: Annotated[list[int] | None, typer.Option(help="Rank for precision and recall; repeatable.")] = None,
     radius: Annotated[list[int] | None, typer.Option(help="Hamming radius for the success rate; repeatable.")] = None,
     json: Json = False,
 ) -> None:
-    """Score codes from any program: .npz files with labels and signs, bits, outputs or ddsh's packed codes."""
+    """Score codes in .npz files, from any program.
+
+    A file holds labels and an array of signs (-1 and 1), bits (0 and 1), real outputs, or the packed codes that ddsh
+    encode writes.
+    """
     from pydantic import TypeAdapter
 
     from ddsh.cli.display import print_json, show_scores

@@ -27,7 +27,10 @@ def reproduce(
     cache_dir: CacheDir = None,
     force: Annotated[bool, typer.Option("--force", help="Repeat runs whose results exist.")] = False,
 ) -> None:
-    """Run the missing runs of an experiment; each writes one JSON file to the results folder."""
+    """Run an experiment, or what is missing of it.
+
+    Every run writes one JSON file to the results folder.
+    """
     from functools import partial
 
     import ddsh

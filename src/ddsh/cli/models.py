@@ -77,7 +77,9 @@ def build_model(
         raise InvalidInput(f"{method} does not train a backbone; leave out --n-frozen.")
     if trained is None and "name" not in changes:
         if changes:
-            raise InvalidInput(f"{method} has no backbone by default; with {' and '.join(needed)} also give --backbone.")
+            raise InvalidInput(
+                f"{method} has no backbone by default; with {' and '.join(needed)} also give --backbone."
+            )
         return Model(hasher)
     changes |= {"cache_dir": cache_dir, "device": device}
     if trained is None or "name" in changes:
@@ -104,7 +106,7 @@ def train(
     cache_dir: CacheDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
 ) -> None:
-    """Train a model on the training images of a dataset, and save it."""
+    """Train a model on the training images of a dataset."""
     import os
     import shutil
     import tempfile
@@ -187,7 +189,10 @@ def tune(
     device: Device = "auto",
     cache_dir: CacheDir = None,
 ) -> None:
-    """Choose the learning rate of a deep method on part of the training images; the query set is not used."""
+    """Choose a learning rate on part of the training images.
+
+    The method must train a network. The query set is not used.
+    """
     from ddsh.cli.progress import Progress
     from ddsh.datasets import get_protocol, load
     from ddsh.experiment import rate_grid
@@ -227,12 +232,16 @@ def encode(
     root: Root = None,
     device: Device = "auto",
 ) -> None:
-    """Encode images; writes an .npz file with their codes, names and, if they are known, labels."""
+    """Encode images with a trained model.
+
+    Writes an .npz file with the codes, the names of the images and, if they are known, their labels.
+    """
     import numpy as np
 
     from ddsh.cli.display import show_skipped
     from ddsh.cli.progress import Progress
-    from ddsh.datasets import DATASETS, is_unlabelled, load, load_unlabelled
+    from ddsh.datasets import DATASETS, load
+    from ddsh.datasets.own import is_unlabelled, load_unlabelled  # TMP
     from ddsh.evaluation.labelled_codes import label_arrays
     from ddsh.images import Images
     from ddsh.model import Model
@@ -284,7 +293,10 @@ def export(
     model: ModelFolder,
     onnx: Annotated[Path, typer.Option("--onnx", callback=writable_file, help="The .onnx file to write.")],
 ) -> None:
-    """Write the network of a model as ONNX: uint8 images in, outputs and bits out."""
+    """Write the network of a model as an ONNX file.
+
+    It takes uint8 images and returns real outputs and bits.
+    """
     from ddsh.model import Model
 
     Model.load(model).export_onnx(onnx)

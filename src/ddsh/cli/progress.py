@@ -59,7 +59,9 @@ class Progress:
             try:
                 seconds = float(given)
             except ValueError:
-                raise InvalidInput(f"DDSH_LOG_SECONDS is the number of seconds between log lines; got {given!r}.") from None
+                raise InvalidInput(
+                    f"DDSH_LOG_SECONDS is the number of seconds between log lines; got {given!r}."
+                ) from None
         self.title, self.unit, self.seconds = title, unit, seconds
         self._state = ""
         self._n_lines = 0
@@ -74,7 +76,11 @@ class Progress:
         self._start = time.monotonic()
         console = Console(stderr=True)
         has_bar = console.is_jupyter or (sys.stderr.isatty() and not console.is_dumb_terminal)
-        columns = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[state]}", markup=False)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+        )
         self._bar = Bar(*columns, console=console, transient=True, disable=not has_bar)
         self._task = self._bar.add_task(self.title, total=None, state="")
         self._bar.start()

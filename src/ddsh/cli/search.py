@@ -29,7 +29,7 @@ class _CreateByDefault(TyperGroup):
 app = typer.Typer(
     cls=_CreateByDefault,
     rich_markup_mode=None,
-    help="Create and change a search index: ddsh index MODEL IMAGES --out INDEX.",
+    help="Create and change a search index.\n\nddsh index MODEL IMAGES --out INDEX is short for ddsh index create.",
 )
 
 
@@ -64,7 +64,8 @@ class Source:
         """Find images by the name of a dataset or by path; nothing is decoded yet."""
         import numpy as np
 
-        from ddsh.datasets import DATASETS, is_unlabelled, load
+        from ddsh.datasets import DATASETS, load
+        from ddsh.datasets.own import is_unlabelled  # TMP
         from ddsh.images import FileImages
 
         if source not in DATASETS and is_unlabelled(Path(source)):
@@ -97,11 +98,10 @@ def _add(index: "ImageSearch", sources: list[Source]) -> None:
 @app.command()
 def create(
     model: ModelFolder,
-    images: Annotated[
-        str, typer.Argument(help="Folder of images, image, table with labels, or name of a dataset.")
-    ],
+    images: Annotated[str, typer.Argument(help="Folder of images, image, table with labels, or name of a dataset.")],
     out: Annotated[
-        Path, typer.Option(callback=writable_folder, help="Folder for the index; an index of the same model is extended.")
+        Path,
+        typer.Option(callback=writable_folder, help="Folder for the index; an index of the same model is extended."),
     ],
     kind: Annotated[
         str, typer.Option("--kind", help="auto, exact, faiss or buckets; the results are the same.")
@@ -243,7 +243,10 @@ def duplicates(
     ] = 4.0,
     json: Json = False,
 ) -> None:
-    """List groups of near-duplicates: copies, including resized and recompressed ones."""
+    """List near-duplicates in an index.
+
+    These are copies of an image, including resized and recompressed ones.
+    """
     from dataclasses import asdict
 
     from ddsh.cli.display import print_json, show_duplicates

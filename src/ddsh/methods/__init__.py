@@ -6,6 +6,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher
+    from ddsh.methods._distributed import joined
     from ddsh.methods._two_step import TwoStepHasher
     from ddsh.methods.base import Hasher, MethodCard
     from ddsh.methods.cosdish import COSDISH
@@ -46,6 +47,7 @@ __all__ = [
     "TrainingStep",
     "TwoStepHasher",
     "get_method",
+    "joined",
     "method_names",
 ]
 
@@ -53,6 +55,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "_deep": ["DeepHasher"],
+        "_distributed": ["joined"],
         "_two_step": ["TwoStepHasher"],
         "base": ["Hasher", "MethodCard"],
         "cosdish": ["COSDISH"],
