@@ -1,7 +1,7 @@
-"""A million codes: every index beside faiss's own IndexBinaryFlat, in one run, on the same codes, one thread each.
+"""Benchmark of all indexes and faiss's IndexBinaryFlat on a million codes, one thread each.
 
-Searches are measured in CPU time, so that other work on the machine does not count. Code lengths may be given, such as
-python benchmarks/index.py 12 24 32 48
+Searches are measured in CPU time, so that other processes do not matter. Code lengths may be given, such as
+``python benchmarks/index.py 12 24 32 48``.
 """
 
 import resource
@@ -31,12 +31,12 @@ LENGTHS = (48, 64)
 
 
 def random_bits(rng: np.random.Generator, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
-    """Draw codes that have nothing in common: the worst case."""
+    """Draw unrelated codes: the worst case."""
     return rng.integers(0, 2, (n_rows, n_bits), np.uint8)
 
 
 def clustered_bits(rng: np.random.Generator, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
-    """Draw codes near a thousand centres, with 3 of 100 bits flipped: what learned codes look like."""
+    """Draw codes near a thousand centres, with 3 of 100 bits flipped, similar to learned codes."""
     centres = np.random.default_rng(n_bits).integers(0, 2, (N_CENTRES, n_bits), np.uint8)
     flipped = (rng.random((n_rows, n_bits), np.float32) < FLIPPED).view(np.uint8)
     codes: NDArray[np.uint8] = centres[rng.integers(0, N_CENTRES, n_rows)]
@@ -55,17 +55,17 @@ def best_of(repeats: int, call: Callable[[], Any], clock: Callable[[], float] = 
 
 
 def padded(codes: BinaryCodes) -> NDArray[np.uint8]:
-    """Return codes as faiss is fastest with: filled up to a multiple of 64 bits."""
+    """Return codes padded to a multiple of 64 bits, with which faiss is fastest."""
     return np.ascontiguousarray(codes.words().T).view(np.uint8)
 
 
 def agree(hits: Hits, distances: NDArray[Any]) -> bool:
-    """Return whether the distances are those that faiss found; it has an order of its own for ties."""
+    """Return whether the distances equal those of faiss, which orders ties differently."""
     return np.array_equal(hits.distances, distances.reshape(-1))
 
 
 def time_peer(peer: Any, queries: BinaryCodes) -> tuple[float, float, NDArray[Any], int]:  # noqa: ANN401
-    """Return the seconds of faiss for the nearest and for the radius, with the distances and the count it found."""
+    """Return the seconds of faiss for k nearest and for the radius, the distances, and the number within the radius."""
     asked = padded(queries)
     nearest, (distances, _) = best_of(REPEATS, lambda: peer.search(asked, K))
     radius, (ends, _, _) = best_of(REPEATS, lambda: peer.range_search(asked, RADIUS + 1))
@@ -73,7 +73,7 @@ def time_peer(peer: Any, queries: BinaryCodes) -> tuple[float, float, NDArray[An
 
 
 def compare(title: str, codes: BinaryCodes, queries: BinaryCodes) -> None:
-    """Time all indexes on the same codes and print how many times as fast as faiss they are."""
+    """Time all indexes on the same codes and print their speed relative to faiss."""
     filled = padded(codes)
     peer = faiss.IndexBinaryFlat(8 * filled.shape[1])
     peer.add(filled)
@@ -88,7 +88,7 @@ def compare(title: str, codes: BinaryCodes, queries: BinaryCodes) -> None:
         mine, hits = best_of(REPEATS, lambda index=index: index.search(queries, K))  # type: ignore[misc]
         inside, found = best_of(REPEATS, lambda index=index: index.within(queries, RADIUS))  # type: ignore[misc]
         assert agree(hits, distances), "the nearest differ from those of faiss"
-        assert len(found.ids) == n_inside, "what lies within the radius differs from what faiss found"
+        assert len(found.ids) == n_inside, "the codes within the radius differ from those of faiss"
         print(
             f"  {name:16}  k={K} {mine * per_query:6.3f} ms (x {nearest / mine:5.1f}), "
             f"r={RADIUS} {inside * per_query:6.3f} ms (x {radius / inside:5.1f}); first search {first:.2f} s"
@@ -96,7 +96,7 @@ def compare(title: str, codes: BinaryCodes, queries: BinaryCodes) -> None:
 
 
 def time_opening(index: Index, queries: BinaryCodes) -> None:
-    """Print how long a saved index takes to open and to answer its first query."""
+    """Print how long a saved index takes to load and to answer its first query."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         saving, _ = best_of(1, lambda: index.save(path), time.perf_counter)
@@ -110,9 +110,9 @@ def time_opening(index: Index, queries: BinaryCodes) -> None:
 
 
 def main(lengths: Sequence[int]) -> None:
-    """Compare random and clustered codes of each length, then open each index."""
+    """Compare random and clustered codes of each length, then load each index."""
     faiss.omp_set_num_threads(1)
-    print(f"{N_CODES:,} codes, {N_QUERIES} queries at once, one thread, CPU time a query; faiss {faiss.__version__}")
+    print(f"{N_CODES:,} codes, {N_QUERIES} queries at once, one thread, CPU time per query; faiss {faiss.__version__}")
     for n_bits in lengths:
         for title, draw in (("random", random_bits), ("clustered", clustered_bits)):
             rng = np.random.default_rng(0)

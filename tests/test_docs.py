@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from ddsh.evaluation.records import read_results
 
 from ddsh.cli.tables import methods_table
-from ddsh.evaluation.records import read_results
 from ddsh.methods import METHODS, get_method
 
 ROOT = Path(__file__).parents[1]

@@ -18,16 +18,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from ddsh.errors import BrokenImage, DataError, NotAnImage, TooManyPixels
+from ddsh.errors import BrokenImage, DataError, InvalidInput, NotAnImage, TooManyPixels
 from ddsh.images import (
     MAX_BYTES,
     MAX_PIXELS,
     ArrayImages,
     FileImages,
     StackedImages,
+    as_image,
+    as_images,
     check_file,
     decode_image,
     read_image,
+    thumbnail,
 )
 
 ORIENTATION = 0x0112
@@ -451,3 +454,48 @@ def test_an_array_that_is_not_what_was_said_is_refused() -> None:
     images = ArrayImages(lambda: np.zeros((2, 4, 4, 3), np.uint8), 3, "here")
     with pytest.raises(DataError, match=r"here: expected uint8 images \(3, height"):
         images[0]
+
+
+def test_a_tensor_is_an_image_with_channels_first() -> None:
+    torch = pytest.importorskip("torch")
+    pixels = quadrants()
+    tensor = torch.from_numpy(pixels).permute(2, 0, 1)
+    assert np.array_equal(as_image(tensor), pixels)
+    assert np.array_equal(as_image(tensor / 255), pixels)
+    assert np.array_equal(as_image((tensor.double() / 255).requires_grad_()), pixels)
+    assert as_image(tensor[0]).shape == (HEIGHT, WIDTH, 1)
+    batch = as_images(torch.stack([tensor, tensor]))
+    assert len(batch) == 2
+    assert np.array_equal(batch[1], pixels)
+
+
+@pytest.mark.parametrize("low", [-0.1, 0.5, float("nan")])
+def test_a_float_tensor_beyond_0_and_1_is_refused(low: float) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.linspace(low, low + 1, 3 * 4 * 4).reshape(3, 4, 4)
+    with pytest.raises(InvalidInput, match=r"values in 0\.\.1"):
+        as_image(tensor)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 2), (4,), (0, 4, 3)])
+def test_an_array_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidInput, match="got uint8 of shape"):
+        as_image(np.zeros(shape, np.uint8))
+
+
+def test_a_lazy_sequence_is_used_as_it_is(files: FileImages) -> None:
+    assert as_images(files) is files
+
+
+def test_paths_are_str_or_path(tmp_path: Path) -> None:
+    Pillow.fromarray(quadrants()).save(tmp_path / "a.png")
+    images = FileImages([str(tmp_path / "a.png"), tmp_path / "a.png"])
+    assert images.paths == (tmp_path / "a.png", tmp_path / "a.png")
+    assert np.array_equal(images[0], images[1])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_thumbnail_of_an_array_fits_the_square(channels: int) -> None:
+    data = thumbnail(np.zeros((40, 80, channels), np.uint8), 20)
+    with Pillow.open(io.BytesIO(data)) as picture:
+        assert (picture.format, picture.size) == ("JPEG", (20, 10))

@@ -98,3 +98,8 @@ def test_values_that_are_no_labels_are_refused(values):
 def test_labels_of_different_kinds_are_not_compared(left, right):
     with pytest.raises(InvalidInput, match="one kind"):
         as_labels(left).similar(as_labels(right))
+
+
+def test_the_repr_has_the_sizes():
+    assert repr(as_labels([0, 2, 2])) == "SingleLabels(3 items, 2 classes)"
+    assert repr(as_labels([[1, 1, 1], [0, 0, 0]])) == "MultiLabels(2 items, 3 classes)"

@@ -1,4 +1,4 @@
-"""Binary codes: packed bits of any length, their signs and their Hamming distances."""
+"""Binary codes: packed bits, signs, and Hamming distances."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,17 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.storage import read_npz, write_npz
 
+__all__ = ["FORMAT_VERSION", "MAX_BITS", "BinaryCodes"]
+
 MAX_BITS = 1024
+"""Longest supported code."""
+
 FORMAT_VERSION = 1
+"""Version of the files that :meth:`BinaryCodes.save` writes."""
+
 _BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryCodes:
-    """A set of binary codes of one length, eight bits to a byte.
+    """Binary codes of one length, packed eight bits to a byte.
 
-    Bit ``k`` of a code is bit ``k % 8`` (least significant first) of byte ``k // 8``;
-    the bits that fill up the last byte are zero.
+    Bit ``k`` of a code is bit ``k % 8`` (least significant first) of byte ``k // 8``; unused bits of the last byte are
+    zero.
 
     Parameters
     ----------
@@ -63,7 +69,7 @@ class BinaryCodes:
 
     @classmethod
     def from_outputs(cls, outputs: ArrayLike) -> Self:
-        """Pack real outputs, shape (n, n_bits): a bit is 1 where the output is above zero, else 0."""
+        """Pack real outputs, shape (n, n_bits): a bit is 1 if the output is above zero, else 0."""
         matrix = _matrix(outputs, "outputs")
         if np.isnan(matrix).any():
             raise InvalidInput("Outputs hold NaN, which has no sign; check the input of the hash function.")
@@ -71,7 +77,7 @@ class BinaryCodes:
 
     @classmethod
     def stack(cls, parts: Sequence[Self]) -> Self:
-        """Return the codes of several sets, one after the other."""
+        """Concatenate several sets of codes."""
         for part in parts[1:]:
             parts[0].check_same_length(part)
         return cls(np.concatenate([part.packed for part in parts]), parts[0].n_bits)
@@ -95,7 +101,7 @@ class BinaryCodes:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"BinaryCodes({len(self)} codes of {self.n_bits} bits)"
+        return f"BinaryCodes({len(self):,} codes of {self.n_bits} bits)"
 
     def bits(self) -> NDArray[np.uint8]:
         """Return the codes as a matrix of zeros and ones, shape (n, n_bits)."""
@@ -115,8 +121,8 @@ class BinaryCodes:
     def hamming(self, other: "BinaryCodes") -> NDArray[np.unsignedinteger[Any]]:
         """Return all Hamming distances to `other`, shape (len(self), len(other)).
 
-        Temporary memory stays bounded; the result itself takes one byte a pair (two above 255 bits).
-        Use :meth:`hamming_blocks` where even that is too much.
+        Temporary memory is bounded; the result takes one byte per pair (two above 255 bits). Use
+        :meth:`hamming_blocks` if that is too much.
         """
         out = np.empty((len(self), len(other)), self.distance_dtype)
         for rows, block in self.hamming_blocks(other):
@@ -126,9 +132,9 @@ class BinaryCodes:
     def hamming_blocks(
         self, other: "BinaryCodes", block_bytes: int = _BLOCK_BYTES
     ) -> Iterator[tuple[slice, NDArray[np.unsignedinteger[Any]]]]:
-        """Yield ``(rows, distances)`` for a few rows of self at a time, within about `block_bytes`.
+        """Yield ``(rows, distances)`` for a few rows at a time, within about `block_bytes`.
 
-        The distances are overwritten by the next block: copy what must be kept.
+        The distances are overwritten by the next block: copy them to keep them.
         """
         self.check_same_length(other)
         step = max(1, min(len(self), block_bytes // max(1, 10 * len(other))))
@@ -162,11 +168,11 @@ class BinaryCodes:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read codes that :meth:`save` wrote; anything else is refused with a reason."""
+        """Read codes that :meth:`save` wrote."""
         return cls.from_arrays(read_npz(path), path)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that an ``.npz`` file of these codes holds."""
+        """Return the arrays of the ``.npz`` file that :meth:`save` writes."""
         return {
             "version": np.array(FORMAT_VERSION),
             "n_bits": np.array(self.n_bits),
@@ -175,7 +181,7 @@ class BinaryCodes:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Self:
-        """Rebuild codes from the arrays of the ``.npz`` file at `path` (named in errors only)."""
+        """Create codes from the arrays of an ``.npz`` file; `path` is only used in messages."""
         missing = {"version", "n_bits", "packed"} - arrays.keys()
         if missing:
             raise ArtefactError(f"{path} holds no ddsh codes: {', '.join(sorted(missing))} missing.")

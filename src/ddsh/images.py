@@ -1,19 +1,18 @@
-"""Image files: find, recognise, decode within limits, shrink; sequences of images."""
+"""Images: find, decode within limits, convert and shrink; lazy sequences."""
 
 import io
 import os
 import re
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, NoReturn, Protocol, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
@@ -47,8 +46,8 @@ __all__ = [
 Image: TypeAlias = NDArray[np.uint8]
 """One image: uint8 of shape (height, width, channels), with 1 (grey) or 3 (RGB) channels."""
 
-ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Pillow.Image | Image
-"""A path, the content of an image file, a Pillow image, or an array."""
+ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Pillow.Image | ArrayLike
+"""A path, the content of an image file, a Pillow image, an array, or a PyTorch tensor."""
 
 MAX_PIXELS = 100_000_000
 """Images with more pixels are refused before they are decoded."""
@@ -57,9 +56,10 @@ MAX_BYTES = 1_000_000_000
 """Files with more bytes are refused before they are opened."""
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif"})
-"""How the names of image files end, in lower case."""
+"""Extensions of image files, in lower case."""
 
 MAX_THUMBNAIL = 1024
+"""Largest side of a thumbnail in pixels."""
 
 _MAGIC = (
     (b"\xff\xd8", ".jpg"),
@@ -72,21 +72,19 @@ _MAGIC = (
 )
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
 _PILLOW_WARNINGS = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
-_TURNS = MappingProxyType(
-    {
-        2: Pillow.Transpose.FLIP_LEFT_RIGHT,
-        3: Pillow.Transpose.ROTATE_180,
-        4: Pillow.Transpose.FLIP_TOP_BOTTOM,
-        5: Pillow.Transpose.TRANSPOSE,
-        6: Pillow.Transpose.ROTATE_270,
-        7: Pillow.Transpose.TRANSVERSE,
-        8: Pillow.Transpose.ROTATE_90,
-    }
-)
+_TURNS = {
+    2: Pillow.Transpose.FLIP_LEFT_RIGHT,
+    3: Pillow.Transpose.ROTATE_180,
+    4: Pillow.Transpose.FLIP_TOP_BOTTOM,
+    5: Pillow.Transpose.TRANSPOSE,
+    6: Pillow.Transpose.ROTATE_270,
+    7: Pillow.Transpose.TRANSVERSE,
+    8: Pillow.Transpose.ROTATE_90,
+}
 
 
 class Images(Protocol):
-    """A sequence of images that are read only when they are asked for."""
+    """A sequence of images that are decoded on access."""
 
     def __len__(self) -> int: ...
 
@@ -94,24 +92,23 @@ class Images(Protocol):
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
         """Return the images of some rows, in that order."""
-        ...
+        return [self[int(row)] for row in rows]
 
     def name(self, row: int) -> str:
-        """Return what to call the image of this row in a message."""
-        ...
+        """Return the name of an image for messages, such as its path."""
 
 
-class ArrayImages:
-    """Images of one size in one array, opened at the first access.
+class ArrayImages(Images):
+    """Images of one size in one array, opened on first access.
 
     Parameters
     ----------
     open_array : callable
-        Returns the images, shape (n, height, width, channels); a memory map is welcome.
+        Returns an array or memory map of shape (n, height, width, channels).
     n_images : int
-        How many there are.
+        Number of images.
     source : str
-        Where they come from, for messages.
+        Name of the source, for messages.
     """
 
     def __init__(self, open_array: Callable[[], NDArray[np.uint8]], n_images: int, source: str) -> None:
@@ -127,8 +124,7 @@ class ArrayImages:
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
         """Return the images of some rows as one array."""
-        taken: Any = np.ascontiguousarray(self._array[rows])
-        return taken  # type: ignore[no-any-return]
+        return cast("Sequence[Image]", np.ascontiguousarray(self._array[rows]))
 
     def name(self, row: int) -> str:
         """Return the source and the row."""
@@ -145,7 +141,7 @@ class ArrayImages:
         return array
 
 
-class StackedImages:
+class StackedImages(Images):
     """Several sequences of images, one after the other.
 
     Parameters
@@ -165,12 +161,8 @@ class StackedImages:
         part, inner = self._locate(row)
         return self._parts[part][inner]
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
-        """Return the images of some rows."""
-        return [self[int(row)] for row in rows]
-
     def name(self, row: int) -> str:
-        """Return the name that the part gives."""
+        """Return the name of an image in its sequence."""
         part, inner = self._locate(row)
         return self._parts[part].name(inner)
 
@@ -182,15 +174,15 @@ class StackedImages:
         return part, row - (int(self._ends[part - 1]) if part else 0)
 
 
-class SomeImages:
-    """Some rows of a sequence of images, in any order.
+class SomeImages(Images):
+    """Selected rows of a sequence of images, in any order.
 
     Parameters
     ----------
     images : Images
         The sequence.
     rows : ndarray of int
-        Which of them.
+        The rows.
     """
 
     def __init__(self, images: Images, rows: NDArray[np.integer[Any]]) -> None:
@@ -208,21 +200,21 @@ class SomeImages:
         return self._images.take(self._rows[rows])
 
     def name(self, row: int) -> str:
-        """Return the name that the sequence gives."""
+        """Return the name of an image in its sequence."""
         return self._images.name(int(self._rows[row]))
 
 
-class FileImages:
-    """Image files, decoded when they are asked for.
+class FileImages(Images):
+    """Image files, decoded on access.
 
     Parameters
     ----------
-    paths : sequence of path
+    paths : iterable of path
         The files.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
+    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        self.paths = tuple(path if isinstance(path, Path) else Path(path) for path in paths)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -230,16 +222,12 @@ class FileImages:
     def __getitem__(self, row: int) -> Image:
         return read_image(self.paths[row])
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
-        """Return the images of some rows."""
-        return [self[int(row)] for row in rows]
-
     def name(self, row: int) -> str:
         """Return the path."""
         return str(self.paths[row])
 
 
-class _ConvertedImages:
+class _ConvertedImages(Images):
     """Any sequence of image-like objects, converted to arrays on access."""
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -251,50 +239,54 @@ class _ConvertedImages:
     def __getitem__(self, row: int) -> Image:
         return as_image(self._items[row])
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Sequence[Image]:
-        """Return the images of some rows."""
-        return [self[int(row)] for row in rows]
-
     def name(self, row: int) -> str:
-        """Return the path where there is one, else the row."""
+        """Return the path if the image is one, otherwise the row."""
         item = self._items[row]
         return str(item) if isinstance(item, str | os.PathLike) else f"image {row}"
 
 
 def as_image(item: ImageLike) -> Image:
-    """Return one image as an array.
+    """Convert one image to a uint8 array of shape (height, width, 1 or 3).
 
     Parameters
     ----------
-    item : path, bytes, Pillow image or array
-        An image file, the content of one, a Pillow image, or uint8 of shape (height, width) or
-        (height, width, 1 or 3).
+    item : path, bytes, Pillow image, array or tensor
+        An image file, its content, a Pillow image, an array of uint8 of shape (height, width) or (height, width, 1 or
+        3), or a PyTorch tensor of shape (height, width) or (1 or 3, height, width) of uint8 or of floats in 0..1.
     """
     if isinstance(item, bytes):
         return decode_image(item)
     if isinstance(item, str | os.PathLike):
         return read_image(item)
     if isinstance(item, Pillow.Image):
-        return np.array(_turn_upright(_to_rgb(item), _orientation(item)))
-    array = np.asarray(item)
+        return _to_array(item)
+    is_tensor = type(item).__module__.partition(".")[0] == "torch"
+    array = cast("Any", item).detach().cpu().numpy() if is_tensor else np.asarray(item)
+    if is_tensor and array.ndim == 3:
+        array = array.transpose(1, 2, 0)
     if array.ndim == 2:
         array = array[..., None]
+    if is_tensor and array.dtype.kind == "f" and array.size:
+        if not (array.min() >= 0 and array.max() <= 1):
+            raise InvalidInput("A float tensor has values in 0..1; leave out a transform that normalises the images.")
+        array = np.rint(array.astype(np.float64) * 255).astype(np.uint8)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (1, 3) or not array.size:
         raise InvalidInput(
-            f"An image is a path, bytes, a Pillow image or uint8 of shape (height, width, 1 or 3);"
-            f" got {array.dtype} of shape {array.shape}."
+            "An image is a path, bytes, a Pillow image, uint8 of shape (height, width, 1 or 3), or a tensor"
+            f" (1 or 3, height, width); got {array.dtype} of shape {array.shape}."
         )
-    return array
+    return np.ascontiguousarray(array) if is_tensor else array
 
 
-def as_images(images: Any) -> Images:  # noqa: ANN401 -- whatever the caller calls images
-    """Return images in any of the forms people have them as a lazy sequence.
+def as_images(images: Any) -> Images:  # noqa: ANN401 -- arrays, paths, sequences
+    """Convert images of any supported form to a lazy sequence.
 
     Parameters
     ----------
     images : array, path, Pillow image, or a sequence of them
         A uint8 array of shape (n, height, width) or (n, height, width, channels), a memory map of one, an image file,
-        a folder of images (at any depth), a Pillow image, or any sequence of paths, bytes, Pillow images and arrays.
+        a folder of images (at any depth), a Pillow image, a batch of PyTorch tensors (n, channels, height, width), or
+        any sequence of paths, bytes, Pillow images, arrays and tensors.
     """
     if isinstance(images, np.ndarray):
         array = images[..., None] if images.ndim == 3 and images.dtype == np.uint8 else images
@@ -305,16 +297,13 @@ def as_images(images: Any) -> Images:  # noqa: ANN401 -- whatever the caller cal
             )
         sequence: Images = ArrayImages(lambda: array, len(array), "array")
     elif isinstance(images, str | os.PathLike):
-        path = Path(images)
-        sequence = FileImages(find_images(path) if path.is_dir() else [path])
-    elif isinstance(images, ArrayImages | FileImages | StackedImages | SomeImages | _ConvertedImages):
+        sequence = FileImages(find_images(images) if Path(images).is_dir() else [images])
+    elif callable(getattr(images, "take", None)) and callable(getattr(images, "name", None)):
         sequence = images
     else:
         items = [images] if isinstance(images, Pillow.Image | bytes) else images
         if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
-            raise InvalidInput(
-                f"Images are an array, a path, a Pillow image or a sequence of them; got {type(images).__name__}."
-            )
+            raise InvalidInput(f"Images are an array, a path, or a sequence of them; got {type(images).__name__}.")
         sequence = _ConvertedImages(items)
     if len(sequence) == 0:
         raise InvalidInput("There are no images.")
@@ -322,7 +311,7 @@ def as_images(images: Any) -> Images:  # noqa: ANN401 -- whatever the caller cal
 
 
 def find_images(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the image files at any depth below a folder, in an order that does not depend on the machine.
+    """Return the image files at any depth below a folder, sorted by path.
 
     Hidden files and folders, files with other extensions, and linked folders are left out.
 
@@ -333,7 +322,7 @@ def find_images(folder: str | os.PathLike[str]) -> list[Path]:
     """
 
     def stop(error: OSError) -> NoReturn:
-        """Raise what the walk would pass over."""
+        """Raise an error that ``os.walk`` would ignore."""
         raise error
 
     found: list[Path] = []
@@ -344,31 +333,34 @@ def find_images(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def is_image_name(name: str) -> bool:
-    """Return whether a file of this name is taken for an image: a known extension, and not hidden."""
+    """Return whether a file name has the extension of an image and is not hidden."""
     return Path(name).suffix.lower() in EXTENSIONS and not name.startswith(".")
 
 
 def extension_of(data: bytes) -> str:
-    """Return the usual extension of a file with this content; ``.img`` where it is unknown."""
+    """Return the file extension that fits the content; ``.img`` if it is unknown."""
     start = data[:4] + b"...." + data[8:12] if data[:4] == b"RIFF" else data
     return next((extension for magic, extension in _MAGIC if start.startswith(magic)), ".img")
 
 
 def encode_png(image: Image) -> bytes:
-    """Return an image as the content of a PNG file."""
-    file = io.BytesIO()
-    Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "PNG")
-    return file.getvalue()
+    """Encode an image as PNG."""
+    return _encode(image, "PNG")
 
 
-def thumbnail(path: str | os.PathLike[str], side: int) -> bytes:
-    """Return a JPEG of an image file that fits into a square of `side` pixels."""
+def thumbnail(image: ImageLike, side: int) -> bytes:
+    """Return a JPEG of an image, shrunk to fit into a square of `side` pixels."""
     if not 1 <= side <= MAX_THUMBNAIL:
         raise InvalidInput(f"A thumbnail has a side of 1 to {MAX_THUMBNAIL} pixels; got {side}.")
-    picture = Pillow.fromarray(read_image(path))
-    picture.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+    return _encode(as_image(image), "JPEG", side)
+
+
+def _encode(image: Image, kind: str, side: int | None = None) -> bytes:
+    picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+    if side is not None:
+        picture.thumbnail((side, side), Pillow.Resampling.LANCZOS)
     file = io.BytesIO()
-    picture.save(file, "JPEG", quality=85)
+    picture.save(file, kind, quality=85)
     return file.getvalue()
 
 
@@ -393,10 +385,9 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     BrokenImage
         If the file cannot be read or decoded, or is larger than `MAX_BYTES` or `MAX_PIXELS`.
     """
-    with _problems_of(path):
-        _check_size(Path(path))
-        with Path(path).open("rb") as file:
-            return _decode(file, MAX_PIXELS)
+    check_file(path)
+    with _naming(path), Path(path).open("rb") as file:
+        return _decode(file, MAX_PIXELS)
 
 
 def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
@@ -407,20 +398,26 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
     data : bytes
         Content of the file.
     max_pixels : int
-        An image with more is refused by its header, before it is decoded.
+        Limit; a larger image is refused by its header, before it is decoded.
     """
     return _decode(io.BytesIO(data), max_pixels)
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Raise :class:`BrokenImage` unless `path` is a file that may hold an image; nothing is decoded."""
-    with _problems_of(path):
-        _check_size(Path(path))
+    """Raise :class:`BrokenImage` unless `path` is a non-empty file within `MAX_BYTES`; nothing is decoded."""
+    with _naming(path):
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
+            raise BrokenImage("not a file.")
+        if not status.st_size:
+            raise BrokenImage("the file is empty.")
+        if status.st_size > MAX_BYTES:
+            raise BrokenImage(f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}.")
 
 
 @contextmanager
-def _problems_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in every problem with it."""
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in every error."""
     try:
         yield
     except FileNotFoundError as error:
@@ -431,55 +428,49 @@ def _problems_of(path: str | os.PathLike[str]) -> Iterator[None]:
         raise BrokenImage(f"{path}: {error}") from error
 
 
-def _check_size(path: Path) -> None:
-    """Refuse what must not even be opened: a pipe would block, a huge file would fill the memory."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise BrokenImage("not a file.")
-    if not status.st_size:
-        raise BrokenImage("the file is empty.")
-    if status.st_size > MAX_BYTES:
-        raise BrokenImage(f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}.")
-
-
 def _decode(file: IO[bytes], max_pixels: int) -> Image:
-    """Decode an open file, of which no more is read than the next check needs."""
+    """Decode an open file; the header is checked before the pixels are read."""
     try:
         with _quiet_pillow(), Pillow.open(file, formats=_FORMATS) as image:
-            _check_pixels(image, max_pixels)
+            if not 0 < image.width * image.height <= max_pixels:
+                raise TooManyPixels(f"{image.width} x {image.height} pixels; expected 1 to {max_pixels:,} in all.")
             image.load()
-            return np.array(_turn_upright(_to_rgb(image), _orientation(image)))
+            return _to_array(image)
     except BrokenImage:
         raise
     except UnidentifiedImageError:
         raise NotAnImage("not a JPEG, PNG, WebP, BMP, TIFF or GIF image.") from None
     except Pillow.DecompressionBombError:
         raise TooManyPixels(f"far more pixels than the limit of {max_pixels:,}.") from None
-    except Exception as error:  # Pillow's decoders raise whatever the damage makes them trip over
+    except Exception as error:  # Pillow's decoders raise almost anything
         details = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenImage(f"damaged ({details}).") from error
 
 
 @contextmanager
 def _quiet_pillow() -> Iterator[None]:
-    """Silence Pillow's remarks on size and metadata, in any number of threads at once.
+    """Silence Pillow's warnings about size and metadata, in any number of threads at once.
 
-    ``warnings.catch_warnings`` swaps the list of filters, so that threads restore each other's;
-    here every thread adds its own entry to the list and removes one from that same list.
+    ``warnings.catch_warnings`` is not thread-safe: it replaces the list of filters. Here every thread adds an entry to
+    the list and removes one.
     """
     filters = cast("list[Any]", warnings.filters)
     filters.insert(0, _PILLOW_WARNINGS)
     try:
         yield
     finally:
-        with suppress(ValueError):  # somebody may have emptied the list meanwhile
+        with suppress(ValueError):  # the list may have been reset meanwhile
             filters.remove(_PILLOW_WARNINGS)
 
 
-def _check_pixels(image: Pillow.Image, limit: int) -> None:
-    """Refuse an image by its header alone."""
-    if not 0 < image.width * image.height <= limit:
-        raise TooManyPixels(f"{image.width} x {image.height} pixels; expected 1 to {limit:,} in all.")
+def _to_array(image: Pillow.Image) -> Image:
+    """Return an image as RGB, upright; damaged metadata does not spoil the pixels."""
+    pixels = _to_rgb(image)
+    orientation: object = None
+    with suppress(Exception):
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
+    return np.array(pixels if turn is None else pixels.transpose(turn))
 
 
 def _to_rgb(image: Pillow.Image) -> Pillow.Image:
@@ -495,7 +486,7 @@ def _to_rgb(image: Pillow.Image) -> Pillow.Image:
 
 
 def _deep_grey(image: Pillow.Image) -> Pillow.Image:
-    """Bring 16-bit grey to 8 bits; other deep pixel types have no agreed range and are refused."""
+    """Convert 16-bit grey to 8 bits; other deep pixel types have no defined range and are refused."""
     if not image.mode.startswith("I;16") and not (image.mode == "I" and image.format == "PNG"):
         raise BrokenImage(f"pixel type {image.mode} has no agreed range; convert it to 8 bits first.")
     tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
@@ -506,17 +497,3 @@ def _deep_grey(image: Pillow.Image) -> Pillow.Image:
     if "transparency" in image.info:
         grey[deep == image.info["transparency"]] = 255
     return Pillow.fromarray(grey).convert("RGB")
-
-
-def _orientation(image: Pillow.Image) -> int:
-    """Return the EXIF orientation; metadata that cannot be read does not spoil the pixels."""
-    try:
-        value = image.getexif().get(ExifTags.Base.Orientation)
-    except Exception:  # as many kinds as there are ways to damage metadata
-        return 1
-    return value if isinstance(value, int) else 1
-
-
-def _turn_upright(image: Pillow.Image, orientation: int) -> Pillow.Image:
-    turn = _TURNS.get(orientation)
-    return image if turn is None else image.transpose(turn)

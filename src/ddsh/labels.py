@@ -1,4 +1,4 @@
-"""Labels, and the one place that says what "similar" means: two items that share at least one label."""
+"""Labels: single, multi and pairwise; items are similar if they share one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,14 +11,20 @@ from scipy import sparse
 
 from ddsh.errors import InvalidInput
 
+__all__ = ["Labels", "LabelsLike", "MultiLabels", "PairFunction", "PairLabels", "Rows", "SingleLabels", "as_labels"]
+
 Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice
+"""Selection of rows: positions, a mask, or a slice."""
 
 
 class Labels(ABC):
-    """The labels of a set of items, one or many each."""
+    """Base class of the labels of a set of items."""
 
     @abstractmethod
     def __len__(self) -> int: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} items, {len(self.classes()):,} classes)"
 
     @abstractmethod
     def take(self, rows: Rows) -> Self:
@@ -30,7 +36,7 @@ class Labels(ABC):
 
     @abstractmethod
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
-        """Return the distinct label sets, and for each row which of them it has."""
+        """Return the distinct label sets, and the position of each row's set among them."""
 
     @abstractmethod
     def classes(self) -> NDArray[Any]:
@@ -38,14 +44,14 @@ class Labels(ABC):
 
     @abstractmethod
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401 -- a class may be an int or a string
-        """Return which rows carry the class `label`."""
+        """Return a mask of the rows that have the class `label`."""
 
     @abstractmethod
     def to_array(self) -> NDArray[Any]:
-        """Return the labels as a plain array: a vector, or a 0/1 matrix for many labels."""
+        """Return the labels as an array: a vector, or a 0/1 matrix for multi-labels."""
 
     def counts(self) -> dict[Any, int]:
-        """Return how many rows carry each class."""
+        """Return the number of rows of each class."""
         return {label: int(self.having(label).sum()) for label in self.classes().tolist()}
 
 
@@ -76,7 +82,7 @@ class SingleLabels(Labels):
         return result
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
-        """Return the distinct labels, and for each row which of them it has."""
+        """Return the distinct labels, and the position of each row's label among them."""
         values, inverse = np.unique(self.values, return_inverse=True)
         return type(self)(values), inverse
 
@@ -85,7 +91,7 @@ class SingleLabels(Labels):
         return np.unique(self.values)
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
-        """Return which rows have this label."""
+        """Return a mask of the rows that have this label."""
         result: NDArray[np.bool_] = self.values == label
         return result
 
@@ -100,7 +106,7 @@ class MultiLabels(Labels):
     Parameters
     ----------
     matrix : sparse array of 0/1, shape (n, n_classes)
-        Which item carries which class.
+        Classes of each item.
     """
 
     def __init__(self, matrix: "sparse.csr_array[Any]") -> None:
@@ -121,7 +127,7 @@ class MultiLabels(Labels):
         return shared > 0
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
-        """Return the distinct label sets, and for each row which of them it has."""
+        """Return the distinct label sets, and the position of each row's set among them."""
         known: dict[bytes, int] = {}
         starts, columns = self.matrix.indptr, self.matrix.indices
         ids = np.empty(len(self), np.intp)
@@ -135,17 +141,17 @@ class MultiLabels(Labels):
         return np.unique(self.matrix.indices)
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
-        """Return which rows carry the class of column `label`."""
+        """Return a mask of the rows that have the class of column `label`."""
         result: NDArray[np.bool_] = self.matrix[:, [label]].toarray()[:, 0] > 0
         return result
 
     def counts(self) -> dict[Any, int]:
-        """Return how many rows carry each class."""
+        """Return the number of rows of each class."""
         totals = np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
         return {int(label): int(totals[label]) for label in self.classes()}
 
     def to_array(self) -> NDArray[Any]:
-        """Return the 0/1 matrix, dense."""
+        """Return the dense 0/1 matrix."""
         dense: NDArray[Any] = self.matrix.toarray()
         return dense.astype(np.uint8)
 
@@ -159,7 +165,7 @@ class PairLabels(Labels):
         A pair is similar where the matrix is above zero, and dissimilar elsewhere; a callable takes two vectors of row
         numbers and returns which pairs are similar, shape (len(first), len(second)).
     n_items : int, optional
-        How many items there are; needed with a callable.
+        Number of items; required with a callable.
     """
 
     def __init__(
@@ -169,7 +175,7 @@ class PairLabels(Labels):
     ) -> None:
         if callable(pairs):
             if n_items is None:
-                raise InvalidInput("Give n_items with a callable: how many items there are.")
+                raise InvalidInput("Give n_items, the number of items, with a callable.")
             self._similar, self._rows = pairs, np.arange(n_items)
             return
         matrix = sparse.csr_array(cast("Any", pairs))
@@ -182,39 +188,39 @@ class PairLabels(Labels):
         return len(self._rows)
 
     def take(self, rows: Rows) -> Self:
-        """Return the same pairs, of some rows."""
+        """Return the pairs of some rows."""
         taken = type(self)(self._similar, 0)
         taken._rows = self._rows[rows]
         return taken
 
     def similar(self, other: Labels) -> NDArray[np.bool_]:
-        """Return which pairs are similar."""
+        """Return whether each pair is similar."""
         if not isinstance(other, PairLabels):
             raise InvalidInput(_MIXED)
         return np.asarray(self._similar(self._rows, other._rows), np.bool_)
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
-        """Return every item as a kind of its own."""
+        """Return every item: no two can be told to have the same labels."""
         return self, np.arange(len(self))
 
     def classes(self) -> NDArray[Any]:
-        """Return nothing: pairs have no classes."""
+        """Return an empty array: pairs have no classes."""
         return np.empty(0, np.int64)
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
-        """Return that no row has any class."""
+        """Return a mask without rows: pairs have no classes."""
         return np.zeros(len(self), np.bool_)
 
     def to_array(self) -> NDArray[Any]:
-        """Return the row numbers; the pairs themselves may be too many."""
+        """Return the row numbers; a matrix of all pairs may be too large."""
         return self._rows
 
 
 PairFunction: TypeAlias = Callable[[NDArray[np.integer[Any]], NDArray[np.integer[Any]]], NDArray[Any]]
-"""Takes two vectors of row numbers and returns which pairs are similar."""
+"""Function of two vectors of row numbers that returns a matrix: which pairs are similar."""
 
 LabelsLike: TypeAlias = Labels | ArrayLike | sparse.sparray | sparse.spmatrix
-"""Whatever :func:`as_labels` reads."""
+"""Labels in any form that :func:`as_labels` converts."""
 
 _MIXED = (
     "Query and database labels must be of one kind: both one label per item (same type), "
@@ -223,12 +229,12 @@ _MIXED = (
 
 
 def as_labels(labels: LabelsLike) -> Labels:
-    """Read labels in any of the forms people have them.
+    """Convert labels of any supported form.
 
     Parameters
     ----------
     labels : Labels, vector of int or str, 0/1 matrix, or scipy sparse matrix
-        A vector (or a dense matrix of one column) gives one label per item, a matrix any number.
+        A vector (or a dense matrix of one column) has one label per item, a matrix any number.
 
     Returns
     -------
@@ -244,7 +250,9 @@ def as_labels(labels: LabelsLike) -> Labels:
     except ValueError as error:
         raise InvalidInput("Labels must be a vector or a 0/1 matrix; the rows given differ in length.") from error
     if array.dtype == object:
-        array = _from_objects(array)
+        if array.ndim != 1 or not all(isinstance(value, str) for value in array):
+            raise InvalidInput("Labels must be whole numbers or names; found missing or mixed values.")
+        array = array.astype(np.str_)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 1:
@@ -270,7 +278,7 @@ def _single(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _multi(matrix: "sparse.csr_array[Any]") -> MultiLabels:
-    """Return canonical multi-labels of a 0/1 sparse matrix, or raise."""
+    """Return multi-labels of a 0/1 sparse matrix in canonical form, or raise."""
     if not np.isin(matrix.data, (0, 1)).all():
         raise InvalidInput("A label matrix holds only 0 and 1; for one label per item give a vector.")
     clean = sparse.csr_array(matrix.astype(np.int32), copy=True)
@@ -278,10 +286,3 @@ def _multi(matrix: "sparse.csr_array[Any]") -> MultiLabels:
     clean.sum_duplicates()
     clean.data[:] = 1
     return MultiLabels(clean)
-
-
-def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Turn an array of Python strings into one of NumPy strings; anything else is refused."""
-    if array.ndim == 1 and all(isinstance(value, str) for value in array):
-        return array.astype(np.str_)
-    raise InvalidInput("Labels must be whole numbers or names; found missing or mixed values.")

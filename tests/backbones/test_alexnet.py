@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ddsh.backbones.registry import alexnet
+from ddsh.backbones import alexnet
 from ddsh.errors import DataError, InvalidInput
 
 SHAPES = ((11, 11, 3, 64), (5, 5, 64, 192), (3, 3, 192, 384), (3, 3, 384, 256), (3, 3, 256, 256))

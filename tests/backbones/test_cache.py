@@ -5,7 +5,7 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from ddsh.backbones.cache import Store, content_key
+from ddsh.backbones.cache import ActivationCache, content_key
 from ddsh.errors import ArtefactError
 
 SHAPE = (2, 3)
@@ -26,20 +26,20 @@ def images(rng):
 
 
 def test_an_image_is_computed_once(tmp_path, images):
-    first = Store(tmp_path, SHAPE).get(images, compute)
+    first = ActivationCache(tmp_path, SHAPE).get(images, compute)
     assert np.array_equal(first, compute(images))
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images[::-1], refuse), first[::-1])
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images[::-1], refuse), first[::-1])
 
 
 def test_only_what_is_missing_is_computed(tmp_path, images):
-    store, asked = Store(tmp_path, SHAPE), []
+    store, asked = ActivationCache(tmp_path, SHAPE), []
     store.get(images[:3], compute)
     store.get(images, lambda missing: asked.append(len(missing)) or compute(missing))
     assert asked == [4]
 
 
 def test_an_image_that_comes_twice_is_kept_once(tmp_path, images):
-    rows = Store(tmp_path, SHAPE).get([images[0], images[1], images[0]], compute)
+    rows = ActivationCache(tmp_path, SHAPE).get([images[0], images[1], images[0]], compute)
     assert np.array_equal(rows, compute([images[0], images[1], images[0]]))
     assert (tmp_path / "keys.bin").stat().st_size == 2 * 16
 
@@ -50,27 +50,27 @@ def test_images_with_the_same_bytes_in_another_shape_are_different(images):
 
 @pytest.mark.parametrize("cut", [1, 5, 24, 30])
 def test_rows_that_were_cut_off_are_computed_again(tmp_path, images, cut):
-    Store(tmp_path, SHAPE).get(images, compute)
+    ActivationCache(tmp_path, SHAPE).get(images, compute)
     rows = tmp_path / "rows.f32"
     rows.write_bytes(rows.read_bytes()[:-cut])
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images, compute), compute(images))
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images, refuse), compute(images))
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images, compute), compute(images))
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images, refuse), compute(images))
 
 
 @pytest.mark.parametrize("cut", [1, 16, 20])
 def test_rows_without_a_key_are_overwritten(tmp_path, images, cut):
-    Store(tmp_path, SHAPE).get(images, compute)
+    ActivationCache(tmp_path, SHAPE).get(images, compute)
     keys = tmp_path / "keys.bin"
     keys.write_bytes(keys.read_bytes()[:-cut])
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images[::-1], compute), compute(images)[::-1])
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images, refuse), compute(images))
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images[::-1], compute), compute(images)[::-1])
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images, refuse), compute(images))
 
 
 def _fill(folder, seed):
     rng = np.random.default_rng(seed)
     order = rng.permutation(60)
     images = [np.full((1, 1, 1), number, np.uint8) for number in order]
-    store = Store(folder, SHAPE)
+    store = ActivationCache(folder, SHAPE)
     for start in range(0, 60, 5):
         store.get(images[start : start + 5], compute)
 
@@ -84,17 +84,17 @@ def test_processes_that_share_a_folder_do_not_harm_each_other(tmp_path):
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0]
     images = [np.full((1, 1, 1), number, np.uint8) for number in range(60)]
-    assert np.array_equal(Store(tmp_path, SHAPE).get(images, refuse), compute(images))
+    assert np.array_equal(ActivationCache(tmp_path, SHAPE).get(images, refuse), compute(images))
     assert (tmp_path / "keys.bin").stat().st_size == 60 * 16
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ArtefactError, match="cannot be used as a memory"):
-        Store(tmp_path / "file", SHAPE)
+    with pytest.raises(ArtefactError, match="cannot be used as a cache"):
+        ActivationCache(tmp_path / "file", SHAPE)
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, images):
     (tmp_path / "rows.f32").symlink_to("/dev/full")
-    with pytest.raises(ArtefactError, match="can keep no more"):
-        Store(tmp_path, SHAPE).get(images, compute)
+    with pytest.raises(ArtefactError, match="is full or read-only"):
+        ActivationCache(tmp_path, SHAPE).get(images, compute)

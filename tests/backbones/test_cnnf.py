@@ -4,7 +4,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.io import savemat
 
-from ddsh.backbones.registry import cnnf
+from ddsh.backbones import cnnf
 from ddsh.errors import DataError, InvalidInput
 
 WIDTHS = (4, 5, 3, 4, 3, 6, 5)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones import efficientnet_lite
 from ddsh.backbones.efficientnet_lite import SCALES, SamePadConv
-from ddsh.backbones.registry import efficientnet_lite
 from ddsh.backbones.weights import package_file, read_torch_weights
 from ddsh.errors import DataError
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from ddsh.backbones import efficientnet_lite, small
 from ddsh.backbones.custom import CustomNetwork
-from ddsh.backbones.folding import fold_batch_norm
-from ddsh.backbones.registry import efficientnet_lite, small
+from ddsh.backbones.layers import fold_batch_norm
 from ddsh.backbones.weights import fingerprint
 
 GENERATOR_SEED = 5

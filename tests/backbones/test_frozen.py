@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from ddsh.backbones import Backbone
 from ddsh.backbones.custom import CustomNetwork
-from ddsh.backbones.features import FeatureExtractor, features
-from ddsh.backbones.frozen import FrozenLayers, as_maps, from_maps
+from ddsh.backbones.frozen import FrozenLayers, from_channels_last, to_channels_last
 from ddsh.backbones.registry import BACKBONES, build_network
 from ddsh.errors import InvalidInput
 
@@ -34,7 +34,7 @@ def test_beginning_and_finishing_anywhere_gives_the_same_features(name, images):
     with torch.inference_mode():
         whole = network(pixels)
         for n_stages in range(len(network.stages()) + 1):
-            parts = network.finish(from_maps(as_maps(network.begin(pixels, n_stages))), n_stages)
+            parts = network.finish(from_channels_last(to_channels_last(network.begin(pixels, n_stages))), n_stages)
             assert torch.equal(parts, whole)
 
 
@@ -60,7 +60,7 @@ def test_outputs_are_those_of_the_network(images, n_stages):
     network = small_build("small")
     outputs = FrozenLayers(network, n_stages).outputs(images)
     with torch.inference_mode():
-        expected = as_maps(network.begin(torch.from_numpy(network.prepare(list(images))), n_stages))
+        expected = to_channels_last(network.begin(torch.from_numpy(network.prepare(list(images))), n_stages))
     assert np.allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -108,13 +108,20 @@ def test_features_are_the_last_layer_before_the_classifier(images, tmp_path):
     network = build_network("efficientnet-lite0", image_size=32)
     with torch.inference_mode():
         expected = network(torch.from_numpy(network.prepare(list(images)))).numpy()
-    found = features("efficientnet-lite0", images, image_size=32, memory=tmp_path)
+    found = Backbone("efficientnet-lite0", image_size=32, cache_dir=tmp_path).features(images)
     assert found.shape == (3, 1280)
     assert np.allclose(found, expected, rtol=1e-3, atol=1e-4)
-    extractor = FeatureExtractor("efficientnet-lite0", 32, memory=tmp_path)
-    assert np.array_equal(extractor.extract(images), found)
-    assert extractor.image_size == 32
-    assert extractor.checksum == BACKBONES["efficientnet-lite0"].sha256
+    again = Backbone("efficientnet-lite0", 32, cache_dir=tmp_path)
+    assert np.array_equal(again.features(images), found)
+    assert again.image_size == 32
+    assert again.weights_checksum == BACKBONES["efficientnet-lite0"].sha256
+
+
+def test_another_version_of_the_preprocessing_does_not_reuse_the_cache(images, tmp_path, monkeypatch):
+    FrozenLayers(small_build("small"), 2, tmp_path).outputs(images)
+    monkeypatch.setattr("ddsh.backbones.frozen.PREPROCESSING_VERSION", 99)
+    FrozenLayers(small_build("small"), 2, tmp_path).outputs(images)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_outputs_come_some_images_at_a_time(tmp_path, rng):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from ddsh.backbones.lrn import LocalResponseNorm
+from ddsh.backbones.layers import LocalResponseNorm
 
 
 def _by_the_formula(x):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddsh.backbones.network import Network, resize_all
+from ddsh.backbones.base import preprocess
+from ddsh.backbones.network import Network
 from ddsh.backbones.registry import BACKBONES, build_network
 from ddsh.backbones.weights import fingerprint
 from ddsh.errors import DataError, InvalidInput, UnknownName
@@ -31,7 +32,7 @@ def test_without_pytorch_one_line_says_what_to_install():
         "try: build_network('small')\n"
         "except DdshError as error: print(error)"
     )
-    assert _run(code) == "Networks need PyTorch. Run: pip install 'ddsh[deep]'\n"
+    assert _run(code) == "The backbone small needs PyTorch. Run: pip install 'ddsh[deep]'\n"
 
 
 @pytest.mark.parametrize("card", BACKBONES.values(), ids=lambda card: card.name)
@@ -62,8 +63,8 @@ def test_the_same_seed_gives_the_same_weights_and_moves_no_global_generator(name
 
 
 def test_the_checksums_on_the_cards_are_the_builders():
+    from ddsh.backbones import alexnet, cnnf
     from ddsh.backbones.efficientnet_lite import SCALES
-    from ddsh.backbones.registry import alexnet, cnnf
 
     assert [BACKBONES[f"efficientnet-lite{i}"].sha256 for i in SCALES] == [scale.sha256 for scale in SCALES.values()]
     assert (BACKBONES["alexnet"].sha256, BACKBONES["alexnet"].weights) == (alexnet.SHA256, alexnet.ADDRESS)
@@ -71,7 +72,7 @@ def test_the_checksums_on_the_cards_are_the_builders():
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(UnknownName, match=r"Unknown network 'alexnt'\. Did you mean 'alexnet'\?"):
+    with pytest.raises(UnknownName, match=r"Unknown backbone 'alexnt'\. Did you mean 'alexnet'\?"):
         build_network("alexnt")
 
 
@@ -106,15 +107,15 @@ def test_a_saved_network_of_open_width_is_built_again():
 
 def test_images_of_any_shape_become_squares_of_the_right_channels(rng):
     images = [rng.integers(0, 256, shape, dtype=np.uint8) for shape in ((10, 20, 3), (8, 8, 1))]
-    assert resize_all(images, 12, 3).shape == (2, 12, 12, 3)
-    assert resize_all(images, 12, 1).shape == (2, 12, 12, 1)
-    np.testing.assert_array_equal(resize_all(images[1:], 8, 1)[0], images[1])
+    assert preprocess(images, 12, 3).shape == (2, 12, 12, 3)
+    assert preprocess(images, 12, 1).shape == (2, 12, 12, 1)
+    np.testing.assert_array_equal(preprocess(images[1:], 8, 1)[0], images[1])
 
 
 @pytest.mark.parametrize("image", [np.zeros((4, 4, 3)), np.zeros((4, 4), np.uint8), np.zeros((4, 4, 2), np.uint8)])
 def test_what_is_no_image_is_refused(image):
     with pytest.raises(InvalidInput, match="An image is uint8 of shape"):
-        resize_all([image], 8, 3)
+        preprocess([image], 8, 3)
 
 
 def test_a_network_that_defines_no_features_says_so():

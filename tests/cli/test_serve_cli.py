@@ -1,5 +1,6 @@
-"""Serving as an operator meets it: the installed program, and its main function, which starts faster."""
+"""The serve command: the installed program, and its main function, which starts faster."""
 
+import errno
 import http.client
 import os
 import re
@@ -13,15 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_line import fails_in_one_line
 from PIL import Image
 
-from ddsh import ImageSearch
-from ddsh.methods import save_model
+from ddsh import ImageSearch, Model
 from ddsh.methods.lsh import LSH
 
 PROGRAM = Path(sys.executable).with_name("ddsh")
 PATIENCE = 60
+
+
+def fails_in_one_line(outcome, *words):
+    """Check for exit code 2 and one line on stderr that contains these words."""
+    assert (outcome.returncode, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome
+    for word in words:
+        assert word in outcome.stderr
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,8 @@ def photo(tmp_path_factory):
 @pytest.fixture(scope="module")
 def index(tmp_path_factory, photo):
     folder = tmp_path_factory.mktemp("serve")
-    save_model(LSH(n_bits=16).fit(np.random.default_rng(0).random((30, 12 * 12 * 3))), folder / "model")
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 12, 12, 3), np.uint8)
+    Model(LSH(n_bits=16)).fit(pixels).save(folder / "model")
     with ImageSearch.create(folder / "index", folder / "model") as search:
         search.add([photo])
     return folder / "index"
@@ -42,7 +49,7 @@ def index(tmp_path_factory, photo):
 
 @pytest.fixture
 def serve(index):
-    """Start the program and return it with the line it prints; it is killed in the end."""
+    """Start the program and return it with the line it prints."""
     started = []
 
     def start(*arguments, **environment):
@@ -62,10 +69,9 @@ def serve(index):
         process.communicate()
 
 
-def test_a_request_under_way_is_answered_before_the_service_stops(serve, photo):
+def test_a_request_in_progress_is_answered_before_the_service_stops(serve, photo):
     process, line = serve(DDSH_TOKEN="")
-    url, port = re.match(r"(http://127\.0\.0\.1:(\d+)): 1 images of 16 bits, read-only", line).groups()
-    assert url in line
+    port = re.match(r"Serving 1 image \(16 bits, read-only\) at http://127\.0\.0\.1:(\d+)\.", line)[1]
     with closing(http.client.HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE)) as connection:
         connection.request("GET", "/ready")
         assert connection.getresponse().read() == b'{"n_images":1,"status":"ready"}'
@@ -104,27 +110,47 @@ def test_ctrl_c_stops_the_service_and_a_token_allows_changes(serve):
     assert "token-of" not in line + errors
 
 
-def test_serving_other_machines_is_warned_of(serve):
+def test_an_address_that_others_can_reach_gets_a_warning(serve):
     process, line = serve("--host", "0.0.0.0")
-    assert line.startswith("http://0.0.0.0:")
+    assert "http://0.0.0.0:" in line
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
     assert "warning" in process.stderr.read()
 
 
-def test_an_index_that_is_not_there_is_one_line(ddsh, tmp_path):
+def test_a_missing_index_is_one_line(ddsh, tmp_path):
     fails_in_one_line(ddsh("serve", tmp_path / "nothing", "--port", 0), "nothing", "ddsh index")
+
+
+def test_a_folder_or_a_file_that_is_no_index_is_one_line(ddsh, tmp_path):
+    (tmp_path / "file").write_text("no index")
+    for path in (tmp_path, tmp_path / "file"):
+        fails_in_one_line(ddsh("serve", path, "--port", 0), str(path), "ddsh index")
+
+
+def test_a_port_without_permission_is_one_line(ddsh, index, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    fails_in_one_line(ddsh("serve", index, "--port", 80), "Cannot listen", "Permission denied", "--port")
+
+
+def test_importing_the_command_loads_nothing_heavy():
+    code = "import sys, ddsh.cli.serve; print(*sys.modules)"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(outcome.stdout.split()) & {"fastapi", "uvicorn", "torch", "ddsh.service", "ddsh.search.engine"}
 
 
 def test_a_port_that_is_taken_is_one_line(ddsh, index):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        fails_in_one_line(ddsh("serve", index, "--port", port), f"Port {port}", "is taken", "--port")
+        fails_in_one_line(ddsh("serve", index, "--port", port), f"Port {port}", "in use", "--port")
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "not a host", "a..b", "é" * 70])
-def test_a_host_that_is_not_known_is_one_line(ddsh, index, host):
-    fails_in_one_line(ddsh("serve", index, "--host", host, "--port", 0), "is not known", "127.0.0.1")
+def test_an_unknown_host_is_one_line(ddsh, index, host):
+    fails_in_one_line(ddsh("serve", index, "--host", host, "--port", 0), "is unknown", "127.0.0.1")
 
 
 def test_a_host_of_another_machine_is_one_line(ddsh, index):
@@ -137,17 +163,18 @@ def test_a_host_of_another_machine_is_one_line(ddsh, index):
         (("--timeout", "0"), "timeout"),
         (("--max-upload-mb", "0"), "max-upload-mb"),
         (("--max-megapixels", "1000"), "max-megapixels"),
-        (("--encodes", "0"), "encodes"),
+        (("--workers", "0"), "workers"),
+        (("--max-waiting", "-1"), "max-waiting"),
         (("--port", "70000"), "port"),
         (("--token-file", "/no/such/file"), "token file"),
         (("--allow-host", "http://a.example", "--port", "0"), "without a port"),
     ],
 )
-def test_options_that_make_no_sense_are_one_line(ddsh, index, arguments, word):
+def test_invalid_options_are_one_line(ddsh, index, arguments, word):
     fails_in_one_line(ddsh("serve", index, *arguments), word)
 
 
-def test_a_token_that_is_easily_guessed_is_one_line(ddsh, index, tmp_path):
+def test_a_weak_token_is_one_line(ddsh, index, tmp_path):
     (tmp_path / "token").write_text("secret")
     outcome = ddsh("serve", index, "--token-file", tmp_path / "token")
     fails_in_one_line(outcome, "16 or more", "secrets.token_urlsafe")

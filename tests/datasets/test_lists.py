@@ -221,7 +221,7 @@ def test_binary_files_and_other_encodings_are_refused(tmp_path: Path) -> None:
 def test_a_file_beyond_the_size_limit_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     with path.open("wb") as file:
-        file.truncate(lists.MAX_BYTES + 1)
+        file.truncate(lists.MAX_LIST_BYTES + 1)
     assert "the limit" in message(path)
 
 

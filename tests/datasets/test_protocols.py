@@ -1,9 +1,19 @@
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddsh.datasets import PROTOCOLS, Dataset, Protocol, get_protocol, load
+from ddsh.datasets import (
+    PROTOCOLS,
+    Dataset,
+    Protocol,
+    SubsampledProtocol,
+    ValidationProtocol,
+    get_protocol,
+    load,
+)
 from ddsh.errors import DataError, InvalidInput, UnknownName
 from ddsh.images import ArrayImages
 from ddsh.labels import as_labels
@@ -214,3 +224,78 @@ def test_a_validation_protocol_divides_the_training_images_alone():
     assert np.array_equal(np.sort(rows), whole.train)
     with pytest.raises(UnknownName, match="sampel"):
         get_protocol("sampel-validation")
+
+
+@pytest.fixture
+def toy():
+    parts = {"test": np.arange(200), "train": np.arange(200, 600), "extra": np.arange(600, 1000)}
+    images = ArrayImages(lambda: np.zeros((1000, 1, 1, 1), np.uint8), 1000, "toy")
+    return Dataset("toy", images, as_labels(np.arange(1000) % 10), tuple("abcdefghij"), parts)
+
+
+def test_a_subsampled_split_has_the_sizes_asked_for_and_keeps_the_sets_apart(toy):
+    whole = Protocol("toy", query_per_class=10, n_train=300, top_k=50)
+    split = SubsampledProtocol.of(whole, 30, 40, 200).split(toy, 3)
+    assert (len(split.query), len(split.train), len(split.database)) == (30, 40, 200)
+    assert set(split.train) <= set(split.database)
+    assert not set(split.query) & set(split.database)
+    assert set(split.query) <= set(whole.split(toy, 3).query)
+    assert all((np.diff(rows) > 0).all() for rows in (split.query, split.train, split.database))
+    assert (split.protocol.name, split.protocol.top_k) == ("toy-quick", 50)
+
+
+def test_sets_without_a_size_are_not_subsampled(toy):
+    whole = Protocol("toy", query_per_class=10, n_train=300)
+    split = SubsampledProtocol.of(whole, 10, None, None).split(toy, 0)
+    assert (len(split.query), len(split.train), len(split.database)) == (10, 300, 900)
+    split = SubsampledProtocol.of(whole, None, None, 5000).split(toy, 0)
+    assert (len(split.query), len(split.train), len(split.database)) == (100, 300, 900)
+
+
+def test_subsampled_training_images_come_from_the_training_part(toy):
+    whole = Protocol("toy", query_from="test", database_from="train", train_from="extra")
+    split = SubsampledProtocol.of(whole, None, 50, 100).split(toy, 0)
+    assert (len(split.train), split.train.min() >= 600) == (50, True)
+    assert set(split.database) <= set(range(200, 600))
+
+
+def test_a_subsampled_validation_split_leaves_the_query_set_unseen(toy):
+    whole = get_protocol("cifar10")
+    fewer = replace(whole, query_per_class=10, n_train=300)
+    rule = SubsampledProtocol.of(ValidationProtocol(**asdict(fewer)), 10, 50, 20)
+    split = rule.split(toy, 0)
+    seen = set(fewer.split(toy, 0).train)
+    assert set(split.query) | set(split.train) | set(split.database) <= seen
+    assert (len(split.query), len(split.train), len(split.database)) == (10, 50, 20)
+    assert split.protocol.name == "cifar10-validation-quick"
+
+
+def test_a_subsampled_split_depends_on_the_seed_and_the_sizes_alone(toy):
+    rule = SubsampledProtocol.of(Protocol("toy", query_per_class=10), 30, 40, 200)
+    first, again, other = (rule.split(toy, seed).fingerprint for seed in (0, 0, 1))
+    assert first == again != other
+    larger = SubsampledProtocol.of(Protocol("toy", query_per_class=10), 31, 40, 200)
+    assert larger.split(toy, 0).fingerprint != first
+
+
+FINGERPRINTS = [
+    ("sample", "sample", 0, "cb4eedb4393d2c0ba05661b34bfbf9a442db590311de45a9006bbbfb5b0e872d"),
+    ("sample", "sample-validation", 0, "56249200cdcba499fd529bec0f9ca8e63a8d152a1830b9f1aaf2f872640cf06b"),
+    ("sample", "sample-quick", 0, "15b9d8b8e6853fae6815bfe3c2a3bb741a4266124684b367d327662bb04ef943"),
+    ("sample", "sample-validation-quick", 1, "82d54d82b4bb5b4330a35221db2e8fbe970275a9a390878096c7d1c1ad5bedea"),
+    ("sample", "own", 0, "e904735a93952ac23d53dc5a3a0cd5a63c1605b3440cc034a2ead03a498e672c"),
+    ("cifar10", "cifar10", 0, "b7dfa697e1110df563eff287234d03a6986ee925a11ad1bfe8bf1ecf7aa6db5e"),
+    ("cifar10", "cifar10-quick", 0, "f2f376a0a9c65ea0f28d7229aa65779c23c9211bdc85d0daa3e8b744d1f92bf5"),
+    ("cifar10", "cifar10-validation-quick", 0, "65e518b8460bc976da2fca6703290a6bd7b5d640bdce076be9bb4e0710493f13"),
+    ("svhn", "svhn", 1, "5317c2e708985141e2a599595c9933a28e003717ef7a87b5c933cf0eef7a7976"),
+    ("svhn", "svhn-quick", 0, "047205a2ba114036f471b073f906dcdffc56c365bbbc20b8c79b67b35945ebda"),
+]
+
+
+@pytest.mark.parametrize(("name", "protocol", "seed", "fingerprint"), FINGERPRINTS)
+def test_fingerprints_never_change(request, name, protocol, seed, fingerprint):
+    root = None if name == "sample" else request.getfixturevalue("data_root")
+    rule = get_protocol(protocol.removesuffix("-quick"))
+    if protocol.endswith("-quick"):
+        rule = SubsampledProtocol.of(rule, 100, 500, 2000)
+    assert rule.split(load(name, root=root), seed).fingerprint == fingerprint

@@ -1,14 +1,13 @@
 import importlib
 import json
-from pathlib import Path
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ddsh.datasets import DATASETS, PROTOCOLS, Protocol, load
-from ddsh.datasets.check import check
-from ddsh.errors import DataError, UnknownName
+from ddsh.datasets import DATASETS, load, register
+from ddsh.errors import DataError, InvalidInput, UnknownName
 
 
 def _picture(path, seed=0, size=(8, 6)):
@@ -93,72 +92,134 @@ def test_strict_refuses_a_list_whose_images_are_missing(photos, tmp_path):
         load(tmp_path / "list.txt", images_root=photos, strict=True)
 
 
-def test_a_check_finds_images_that_lists_put_into_both_parts(photos, tmp_path):
-    (photos / "x_test.txt").write_text("cat/0.png 1 0\ncat/2.png 1 0\n")
-    (photos / "x_database.txt").write_text("cat/2.png 1 0\ndog/1.png 0 1\n")
-    dataset = load(photos / "x")
-    report = check(dataset, PROTOCOLS["given"])
-    assert [Path(query).name for query, _ in report.shared] == ["2.png"]
-    assert len(PROTOCOLS["given"].split(dataset, 0).database) == 1
-
-
-def test_every_copy_of_a_query_is_reported(photos):
-    for name in ("a", "b"):
-        (photos / "dog" / f"{name}.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    (photos / "table.jsonl").write_text(
-        "\n".join(
-            json.dumps({"path": path, "label": "x", "part": part})
-            for path, part in [("cat/0.png", "query"), ("dog/a.png", "query"), ("dog/b.png", "database")]
-        )
-    )
-    report = check(load(photos / "table.jsonl"), PROTOCOLS["given"])
-    assert len({query for query, _ in report.shared}) == 2
-    assert report.n_readable == 3
-
-
 def test_every_dataset_names_a_loader_that_exists():
     for card in DATASETS.values():
         module, function = card.loader.split(":")
         assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_a_check_finds_duplicates_between_query_and_database(photos):
-    (photos / "dog" / "copy.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    (photos / "dog" / "broken.png").write_bytes(b"not an image")
-    dataset = load(photos)
-    one_each = Protocol("one", query_per_class=1)
-    seen = []
-    reports = [check(dataset, one_each, seed, lambda done, total: seen.append((done, total))) for seed in range(12)]
-    assert seen[:9] == [(n, 9) for n in range(1, 10)]
-    for report in reports:
-        assert report.n_duplicates == 1
-        assert report.class_counts == {"cat": 4, "dog": 5}
-        assert report.sizes == {"8 x 6": 7, "5 x 5": 2}
-        assert [Path(file.path).name for file in report.broken] == ["broken.png"]
-        assert report.split == one_each.split(dataset, report.seed).fingerprint
-        for pair in report.shared:
-            assert {Path(path).name for path in pair} == {"0.png", "copy.png"}
-    shared = [len(report.shared) for report in reports]
-    expected = []
-    for seed in range(12):
-        split = one_each.split(dataset, seed)
-        names = {Path(dataset.images.name(int(row))).name for row in split.query}
-        expected.append(int(len(names & {"0.png", "copy.png"}) == 1))
-    assert shared == expected
-    assert sum(shared) > 0
+MODULE = """
+import numpy as np
+from ddsh.datasets import Dataset
+from ddsh.images import ArrayImages
+from ddsh.labels import as_labels
+
+called_with = []
+
+def _toy(name):
+    images = ArrayImages(lambda: np.zeros((4, 2, 2, 1), np.uint8), 4, name)
+    return Dataset(name, images, as_labels([0, 1, 0, 1]), ("a", "b"))
+
+def load_plain():
+    return _toy("plain")
+
+def load_folder(folder):
+    called_with.append(folder)
+    return _toy("folder")
+
+def load_optional(n_images=4, root=None):
+    called_with.append(root)
+    return _toy("optional")
+
+def load_positional(place, /):
+    called_with.append(place)
+    return _toy("positional")
+
+def load_nothing():
+    return 3
+
+number = 7
+"""
 
 
-def test_a_check_of_a_dataset_that_cannot_be_split_says_why(photos):
-    report = check(load(photos), PROTOCOLS["own"])
-    assert report.split is None
-    assert "class 'cat' has 4 images" in report.no_split
-    assert json.loads(json.dumps(report.to_dict()))["n_images"] == 8
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """An installed package with a module of loaders; its entry points are written by the test."""
+    (tmp_path / "outside_toys.py").write_text(MODULE)
+    (tmp_path / "outside_broken.py").write_text("raise RuntimeError('two\\nlines')")
+    info = tmp_path / "outside_toys-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-toys\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[ddsh.datasets]\n"
+        "toys = outside_toys:load_folder\n"
+        "gone = outside_gone:load\n"
+        "lost = outside_toys:lost\n"
+        "torn = outside_broken:load\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("outside_toys")
+    del sys.modules["outside_toys"]
 
 
-def test_a_check_lists_images_that_went_missing(photos):
-    dataset = load(photos)
-    (photos / "cat" / "0.png").unlink()
-    report = check(dataset, PROTOCOLS["own"])
-    assert len(report.broken) == 1
-    assert "0.png" in report.broken[0].path
-    assert "0.png" not in report.broken[0].reason
+def test_a_function_of_your_own_module_is_a_dataset(outside, tmp_path):
+    assert load("outside_toys:load_plain").name == "plain"
+    assert load("outside_toys:load_plain", root=tmp_path).name == "plain"
+    assert load("outside_toys:load_folder", root=str(tmp_path)).name == "folder"
+    assert load("outside_toys:load_optional").name == "optional"
+    load("outside_toys:load_optional", root=tmp_path)
+    load("outside_toys:load_positional", root=tmp_path)
+    assert outside.called_with == [tmp_path, None, tmp_path, tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("outside_none:load", "outside_none:load cannot be imported .*No module named 'outside_none'"),
+        ("outside_toys:none", "outside_toys:none cannot be imported .*no attribute 'none'"),
+        ("outside_broken:load", "cannot be imported .RuntimeError: two lines"),
+        ("outside_toys:number", "is no function"),
+        ("outside_toys:load_nothing", "returned int; expected a Dataset"),
+        ("outside_toys:load_folder", "say where its files are: root="),
+    ],
+)
+def test_a_function_that_cannot_be_used_is_one_clear_line(outside, reference, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load(reference)
+    assert "\n" not in str(caught.value)
+
+
+def test_datasets_of_installed_packages_are_listed_and_loaded_by_name(outside, tmp_path):
+    assert {"toys", "cifar10"} <= set(DATASETS)
+    assert len(DATASETS) == len(list(DATASETS))
+    card = DATASETS["toys"]
+    assert (card.package, card.find(tmp_path), card.where(tmp_path)) == ("outside-toys", None, "package outside-toys")
+    assert load("toys", root=tmp_path).name == "folder"
+    (tmp_path / "toys").mkdir()
+    assert card.where(tmp_path) == str(tmp_path / "toys")
+    load("toys", root=tmp_path)
+    assert outside.called_with == [tmp_path, tmp_path / "toys"]
+
+
+@pytest.mark.parametrize("name", ["gone", "lost", "torn"])
+def test_a_broken_entry_point_is_listed_and_one_clear_line_when_loaded(outside, name, tmp_path):
+    assert name in DATASETS
+    with pytest.raises(DataError, match=f"Dataset '{name}': outside_.* cannot be imported") as caught:
+        load(name, root=tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_registered_dataset_is_loaded_by_name(outside, monkeypatch):
+    monkeypatch.setattr(DATASETS, "cards", dict(DATASETS.cards))
+    register("mine", outside.load_plain, "four black images")
+    assert load("mine").name == "plain"
+    assert (DATASETS["mine"].title, DATASETS["mine"].where(None)) == ("four black images", "registered")
+    for taken in ("mine", "cifar10", "toys"):
+        with pytest.raises(InvalidInput, match=f"already a dataset '{taken}'"):
+            register(taken, outside.load_plain)
+
+
+def test_a_file_whose_name_looks_like_a_function_is_a_file(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos.rename(tmp_path / "a:b")
+    assert len(load("a:b")) == 8
+
+
+def test_a_large_table_of_several_labels_loads_by_path(data_root):
+    table = data_root / "flickr8k" / "flickr8k.csv"
+    if not table.exists():
+        pytest.skip("Flickr8k is not here")
+    dataset = load(str(table), verify=False)
+    assert repr(dataset) == "Dataset(flickr8k: 7,608 images, 10 classes)"
+    assert dataset.class_counts()["child"] == 2482
+    assert dataset.images[0].ndim == 3

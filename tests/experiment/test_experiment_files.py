@@ -6,8 +6,7 @@ import pytest
 
 from ddsh.backbones.registry import BACKBONES
 from ddsh.datasets import DATASETS
-from ddsh.experiment import read_spec
-from ddsh.experiment.plan import build
+from ddsh.experiment import build_model, read_spec
 from ddsh.report import FIGURES
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +22,9 @@ def test_there_are_experiments():
 def test_its_dataset_protocol_and_network_are_known(path):
     spec = read_spec(path)
     assert spec.dataset in DATASETS
-    assert spec.rule().name == spec.protocol.removesuffix("-validation")
-    assert spec.quicker().rule().name.startswith(spec.rule().name)
-    assert spec.network is None or spec.network in BACKBONES
+    assert spec.split_rule().name == spec.protocol.removesuffix("-validation")
+    assert spec.quicker().split_rule().name.startswith(spec.split_rule().name)
+    assert spec.backbone is None or spec.backbone.name in BACKBONES
 
 
 @every_file
@@ -33,7 +32,7 @@ def test_every_method_takes_its_parameters(path):
     spec = read_spec(path)
     for grid in (spec, spec.quicker()):
         for run in grid.with_seeds(1).runs():
-            hasher = build(run, grid)
+            hasher = build_model(run, grid)
             hasher._check_parameters()  # what fit asks first
             assert (hasher.card.name, hasher.n_bits, hasher.seed) == (run.method, run.n_bits, run.seed)
 

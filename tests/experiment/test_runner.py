@@ -1,18 +1,25 @@
 import json
 import tempfile
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from ddsh.datasets import load
 from ddsh.errors import InvalidInput
-from ddsh.experiment import Method, Quick, Spec, run
+from ddsh.evaluation import Result
+from ddsh.experiment import BackboneSpec, MethodSpec, QuickSpec, Spec, run
 
 OPEN = partial(load, "sample")
-QUICK = Quick(n_query=40, n_train=150, n_database=300, epochs=2)
-SPEC = Spec("x", "sample", "sample", (8,), (0,), (Method("lsh", "lsh", {}),), quick=QUICK).quicker()
-DEEP = Method("deep", "ddsh", {"network": "small-grey", "preset": "scratch"})
+SPEC = Spec(
+    name="x",
+    dataset="sample",
+    protocol="sample",
+    bits=(8,),
+    seeds=(0,),
+    methods=(MethodSpec(label="lsh", method="lsh"),),
+    quick=QuickSpec(n_query=40, n_train=150, n_database=300, epochs=2),
+).quicker()
+DEEP = MethodSpec(label="deep", method="ddsh", params={"preset": "scratch"}, backbone=BackboneSpec(name="small-grey"))
 
 
 class Notes:
@@ -21,19 +28,19 @@ class Notes:
     def __init__(self):
         self.lines = []
 
-    def planned(self, what):
-        self.lines.append(f"{len(what.missing)} missing, {what.n_there} there")
+    def on_plan(self, what):
+        self.lines.append(f"{len(what.missing)} missing, {what.n_done} there")
 
-    def begins(self, run):
+    def on_begin(self, run):
         self.lines.append(f"begins {run.title}")
 
-    def steps(self, step):
+    def on_step(self, step):
         self.lines.append("step")
 
-    def ends(self, record):
+    def on_end(self, record):
         self.lines.append(f"ends {record.label}")
 
-    def fails(self, run, reason):
+    def on_fail(self, run, reason):
         self.lines.append(f"fails {run.title}: {reason}")
 
 
@@ -53,39 +60,39 @@ def test_a_result_says_where_it_was_made_and_a_second_call_does_nothing(tmp_path
     assert (content["experiment"], content["label"], content["protocol"]) == ("x", "lsh", "sample-quick")
     assert (content["commit"], content["machine"]["device"]) == ("abc-dirty", "cpu")
     assert (content["scores"]["n_query"], content["scores"]["n_database"]) == (40, 300)
-    assert content["examples"] is None
+    assert Result.read(outcome.written[0]).examples is None
     assert notes.lines == ["1 missing, 0 there", "begins lsh, 8 bits, seed 0", "ends lsh"]
     again = run(SPEC, OPEN, tmp_path, notes)
-    assert (again.written, again.n_there, again.failed) == ((), 1, ())
+    assert (again.written, again.n_done, again.failed) == ((), 1, ())
     assert _read(outcome.written[0]) == content
 
 
 def test_one_run_that_fails_does_not_keep_the_others_from_being_made(tmp_path, notes):
-    hopeless = Method("hopeless", "ddsh", DEEP.params | {"n_omega": 5000})
-    outcome = run(replace(SPEC, methods=(hopeless, *SPEC.methods)), OPEN, tmp_path, notes)
+    hopeless = DEEP.model_copy(update={"label": "hopeless", "params": DEEP.params | {"n_omega": 5000}})
+    outcome = run(SPEC.replace(methods=(hopeless, *SPEC.methods)), OPEN, tmp_path, notes)
     assert [path.name for path in outcome.written] == ["lsh-8bits-seed0.json"]
     assert outcome.failed[0].startswith("hopeless, 8 bits, seed 0: n_omega is 5000")
     assert notes.lines[2].startswith("fails hopeless")
 
 
 def test_a_deep_method_is_watched_and_leaves_no_checkpoints(tmp_path, notes):
-    outcome = run(replace(SPEC, methods=(DEEP,), examples=SPEC.bits), OPEN, tmp_path, notes)
+    outcome = run(SPEC.replace(methods=(DEEP,), examples=SPEC.bits), OPEN, tmp_path, notes)
     content = _read(outcome.written[0])
-    assert [one["pass"] for one in content["history"]] == [1, 2]
+    assert [one["epoch"] for one in content["history"]] == [1, 2]
     assert notes.lines.count("step") == 2
     assert sum(content["outputs"]["counts"]) == 40 * 8
-    assert len(content["examples"]["queries"]) == 10
-    assert [path.name for path in outcome.written[0].parent.iterdir()] == ["deep-8bits-seed0.json"]
+    assert len(Result.read(outcome.written[0]).examples.queries) == 10
+    names = sorted(path.name for path in outcome.written[0].parent.iterdir())
+    assert names == ["deep-8bits-seed0.json", "examples"]
 
 
 def test_methods_on_features_get_them_from_the_experiments_network(tmp_path, notes):
-    spec = replace(SPEC, network="small-grey", image_size=20)
+    spec = SPEC.replace(backbone=BackboneSpec(name="small-grey", image_size=20))
     memory = tmp_path / "memory"
-    content = _read(run(spec, OPEN, tmp_path, notes, memory=memory).written[0])
-    assert (content["network"], content["image_size"], content["weights"]) == ("small-grey", 20, None)
-    assert "memory" not in content["params"]
+    content = _read(run(spec, OPEN, tmp_path, notes, cache_dir=memory).written[0])
+    assert content["backbone"] == {"name": "small-grey", "image_size": 20, "n_frozen": 0}
     assert any(memory.iterdir())
-    with pytest.raises(InvalidInput, match="network"):
+    with pytest.raises(InvalidInput, match="backbone"):
         run(SPEC, OPEN, tmp_path, notes)
 
 
@@ -95,8 +102,8 @@ def test_runs_of_one_call_share_features_in_a_folder_that_is_gone_afterwards(n_j
     elsewhere.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     seen = []
-    notes.ends = lambda record: seen.append([path.stat().st_size for path in elsewhere.rglob("keys.bin")])
-    spec = replace(SPEC, network="small-grey", image_size=20).with_bits([8, 12])
+    notes.on_end = lambda record: seen.append([path.stat().st_size for path in elsewhere.rglob("keys.bin")])
+    spec = SPEC.replace(backbone=BackboneSpec(name="small-grey", image_size=20)).with_bits([8, 12])
     together = run(spec, OPEN, tmp_path, notes, n_jobs=n_jobs).written
     assert len(seen[0]) == 1
     assert seen[0][0] >= 340 * 16
@@ -119,11 +126,11 @@ def test_runs_in_processes_of_their_own_give_the_same_results(tmp_path, notes):
 
 def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, notes):
     class Impatient(Notes):
-        def steps(self, step):
+        def on_step(self, step):
             if step.epoch == 2:
                 raise KeyboardInterrupt
 
-    deep = replace(SPEC, methods=(DEEP,))
+    deep = SPEC.replace(methods=(DEEP,))
     with pytest.raises(KeyboardInterrupt):
         run(deep, OPEN, tmp_path, Impatient())
     folder = tmp_path / "quick" / "x"

@@ -13,17 +13,18 @@ from scipy import sparse
 from sklearn.base import clone
 from torch import nn
 
+from ddsh.backbones import Backbone
 from ddsh.backbones.frozen import FrozenLayers
 from ddsh.backbones.network import Network
 from ddsh.backbones.registry import build_network
 from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.labels import PairLabels, as_labels
-from ddsh.methods import load_model, save_model
 from ddsh.methods._bqp import full_objective
 from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
-from ddsh.methods.losses import L2, Logistic, pair_loss
+from ddsh.methods.losses import L2Loss, LogisticLoss, as_loss
 from ddsh.methods.training import Training
+from ddsh.model import Model
 
 
 class Tiny(Network):
@@ -54,7 +55,7 @@ def images(rng):
 
 
 def _make(cls=DDSH, **options):
-    return cls(**({"n_bits": 8, "network": Tiny(), "training": FAST, "n_omega": 20} | options))
+    return cls(**({"n_bits": 8, "backbone": Tiny(), "training": FAST, "n_omega": 20} | options))
 
 
 @pytest.mark.parametrize("loss", ["l2", "logistic"])
@@ -62,26 +63,27 @@ def test_the_gradient_equals_finite_differences(rng, loss):
     outputs = torch.tensor(rng.normal(size=(5, 6)), requires_grad=True)
     codes = torch.tensor(rng.choice([-1.0, 1.0], (7, 6)))
     similarity = torch.tensor(rng.choice([1.0, -0.3, 0.0], (5, 7)))
-    torch.autograd.gradcheck(lambda z: pair_loss(loss, 6).mean(torch.tanh(z) @ codes.T, similarity), [outputs])
+    torch.autograd.gradcheck(lambda z: as_loss(loss).mean(torch.tanh(z) @ codes.T, similarity, 6), [outputs])
 
 
 def test_the_gradient_of_l2_is_the_papers_with_the_factor_c(rng):
     c, z = 6, torch.tensor(rng.normal(size=(5, 6)), requires_grad=True)
     codes = torch.tensor(rng.choice([-1.0, 1.0], (7, c)))
     similarity = torch.tensor(rng.choice([1.0, -1.0], (5, 7)))
-    L2(c).mean(torch.tanh(z) @ codes.T, similarity).backward()
+    L2Loss().mean(torch.tanh(z) @ codes.T, similarity, c).backward()
     a = torch.tanh(z.detach())
     paper = 2 * (a @ codes.T - c * similarity) @ codes * (1 - a**2)
     assert z.grad is not None
     assert torch.allclose(z.grad * (5 * 7 * c**2), paper)
 
 
-@pytest.mark.parametrize("loss", [L2(6), Logistic(6)])
+@pytest.mark.parametrize("loss", [L2Loss(), LogisticLoss()])
 def test_the_slope_of_a_loss_makes_one_open_bit_exact(rng, loss):
     products, similarity = rng.integers(-5, 6, (4, 5)).astype(float), rng.choice([1.0, -0.4, 0.0], (4, 5))
-    middle = (loss.values(products + 1, similarity) + loss.values(products - 1, similarity)) / 2
+    middle = (loss.values(products + 1, similarity, 6) + loss.values(products - 1, similarity, 6)) / 2
     for bit in (-1, 1):
-        assert np.allclose(loss.values(products + bit, similarity), middle + bit * loss.slope(products, similarity))
+        expected = middle + bit * loss.slope(products, similarity, 6)
+        assert np.allclose(loss.values(products + bit, similarity, 6), expected)
 
 
 # Three classes cannot all be c bits apart, so that with S = -1 much of the objective stays.
@@ -103,9 +105,9 @@ def test_the_discrete_step_never_raises_the_objective_with_local_search(images):
     seen = []
 
     class Watched(DDSH):
-        def _begin_pass(self, number):
+        def _begin_epoch(self, number):
             before = self._B.copy()
-            rows, objective = super()._begin_pass(number)
+            rows, objective = super()._begin_epoch(number)
             omega, gamma = self._omega, self._gamma
             S = self._similarity(np.concatenate([omega, gamma]))
             blocks = S[: len(omega)], S[len(omega) :]
@@ -121,14 +123,14 @@ def test_omega_is_drawn_anew_every_n_inner_passes(images):
     drawn = []
 
     class Watched(DDSH):
-        def _begin_pass(self, number):
-            found = super()._begin_pass(number)
+        def _begin_epoch(self, number):
+            found = super()._begin_epoch(number)
             drawn.append(tuple(self._omega))
             assert not set(self._omega) & set(found[0])
             assert len(self._omega) + len(found[0]) == 150
             return found
 
-    Watched(8, network=Tiny(), training=FAST, n_omega=20, n_inner=3).fit(*images)
+    Watched(8, backbone=Tiny(), training=FAST, n_omega=20, n_inner=3).fit(*images)
     assert drawn[0] == drawn[1] == drawn[2] != drawn[3] == drawn[4] == drawn[5]
 
 
@@ -170,19 +172,24 @@ def test_frozen_features_stay_as_they_are(images):
 
 def test_frozen_stages_keep_their_weights_and_the_rest_learns(images, tmp_path, monkeypatch):
     training = replace(FAST, momentum=0.5)
-    method = DDSH(8, network="small-grey", n_frozen=2, n_omega=20, training=training, memory=str(tmp_path / "kept"))
+    method = DDSH(
+        8,
+        backbone=Backbone("small-grey", n_frozen=2, cache_dir=tmp_path / "kept"),
+        n_omega=20,
+        training=training,
+    )
     fresh = build_network("small-grey")
     method.fit(*images)
     for number, (learned, new) in enumerate(zip(method.model_.backbone.stages(), fresh.stages(), strict=True)):
         is_same = all(torch.equal(a, b) for a, b in zip(learned.parameters(), new.parameters(), strict=True))
         assert is_same == (number < 2)
-    without = clone(method).set_params(memory=None).fit(*images)
+    without = clone(method).set_params(backbone=Backbone("small-grey", n_frozen=2)).fit(*images)
     assert without.encode(images[0]) == method.encode(images[0])
     monkeypatch.setattr(FrozenLayers, "outputs", None)  # maps of a whole database may be larger than memory
     assert without.encode(images[0]) == method.encode(images[0])
-    save_model(method, tmp_path / "model")
-    loaded = load_model(tmp_path / "model").hasher
-    assert loaded.memory is None
+    Model(method).save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model").method
+    assert loaded.trained_backbone.cache_dir is None
     assert loaded.encode(images[0]) == method.encode(images[0])
 
 
@@ -241,28 +248,28 @@ def test_the_objective_falls_on_real_images(dissimilar, share):
     rows = sample.parts["database"][:600]
     X = np.stack(list(sample.images.take(rows)))
     training = Training(epochs=4, learning_rate=0.5, final_lr=0.05, momentum=0.9)
-    method = DDSH(12, network="small-grey", training=training, n_omega=50, dissimilar=dissimilar)
+    method = DDSH(12, backbone="small-grey", training=training, n_omega=50, dissimilar=dissimilar)
     objectives = [entry["objective"] for entry in method.fit(X, sample.labels.take(rows)).history_]
     assert objectives[-1] < share * objectives[0]
 
 
 def test_a_model_survives_a_folder(images, tmp_path):
     training = Training(epochs=1, learning_rate=0.1)
-    method = DDSH(12, network="small-grey", training=training, n_omega=20).fit(*images)
-    fingerprint = save_model(method, tmp_path / "model", {"dataset": "toy"})
-    saved = load_model(tmp_path / "model")
-    assert saved.hasher.encode(images[0]) == method.encode(images[0])
-    assert saved.fingerprint == fingerprint
+    method = DDSH(12, backbone="small-grey", training=training, n_omega=20).fit(*images)
+    Model(method).save(tmp_path / "model", {"dataset": "toy"})
+    saved = Model.load(tmp_path / "model")
+    assert saved.encode(images[0]) == method.encode(images[0])
+    assert saved.fingerprint == Model(method).fingerprint
     assert saved.about == {"dataset": "toy"}
-    assert saved.hasher.get_params() == method.get_params()
+    assert saved.method.describe_params() == method.describe_params()
     with pytest.raises(InvalidInput, match="holds a model already"):
-        save_model(method, tmp_path / "model")
+        Model(method).save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("change", ["weights", "json", "missing", "version", "method"])
 def test_a_damaged_model_is_refused(images, tmp_path, change):
-    method = DDSH(8, network="small-grey", training=Training(epochs=1, learning_rate=0.1), n_omega=20).fit(*images)
-    save_model(method, tmp_path)
+    method = DDSH(8, backbone="small-grey", training=Training(epochs=1, learning_rate=0.1), n_omega=20).fit(*images)
+    Model(method).save(tmp_path)
     facts, weights = tmp_path / "model.json", tmp_path / "model.safetensors"
     match change:
         case "weights":
@@ -274,11 +281,11 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         case "missing":
             weights.unlink()
         case "version":
-            facts.write_text(facts.read_text().replace('"version": 1', '"version": 9'))
+            facts.write_text(facts.read_text().replace('"version": 2', '"version": 9'))
         case "method":
             facts.write_text(facts.read_text().replace('"method": "ddsh"', '"method": "dsh"'))
     with pytest.raises(ArtefactError) as caught:
-        load_model(tmp_path)
+        Model.load(tmp_path)
     assert "\n" not in str(caught.value)
 
 
@@ -286,7 +293,7 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
     ("options", "data", "message"),
     [
         ({}, lambda x, y: (x, y[1:]), "150 items but 149 labels"),
-        ({}, lambda x, y: (x, None), "learns from labels"),
+        ({}, lambda x, y: (x, None), "requires y"),
         ({}, lambda x, y: (x, 0 * y), "one class only"),
         ({"n_omega": 150}, lambda x, y: (x, y), "n_omega is 150"),
         ({"n_omega": 0}, lambda x, y: (x, y), "at least 1"),
@@ -296,13 +303,17 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"n_bits": 0}, lambda x, y: (x, y), "n_bits"),
         ({"preset": "papr"}, lambda x, y: (x, y), "Did you mean 'paper'"),
         ({"loss": "l3"}, lambda x, y: (x, y), "Known: l2"),
-        ({"n_frozen": 3}, lambda x, y: (x, y), "has 2 stages"),
-        ({"n_frozen": 1, "training": replace(FAST, crop=1)}, lambda x, y: (x, y), "needs crop=0"),
+        ({"backbone": Backbone(Tiny(), n_frozen=3)}, lambda x, y: (x, y), "has 2 stages"),
+        (
+            {"backbone": Backbone(Tiny(), n_frozen=1), "training": replace(FAST, crop=1)},
+            lambda x, y: (x, y),
+            "needs crop=0",
+        ),
         ({"solver": "locl"}, lambda x, y: (x, y), "Did you mean 'local'"),
         ({"dissimilar": "minus"}, lambda x, y: (x, y), "Did you mean 'minus-one'"),
         ({"context": "after"}, lambda x, y: (x, y), "Known: before, others"),
-        ({"device": "cuda:99"}, lambda x, y: (x, y), "cannot be used here"),
-        ({"network": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
+        ({"backbone": Backbone(Tiny(), device="cuda:99")}, lambda x, y: (x, y), "cannot be used here"),
+        ({"backbone": "efficientnet"}, lambda x, y: (x, y), "Did you mean 'efficientnet"),
         ({"training": Training(epochs=3, learning_rate=1e30)}, lambda x, y: (x, y), "smaller learning rate"),
     ],
 )
@@ -328,7 +339,7 @@ from test_ddsh import DDSH, Tiny, Training
 data = np.load({data!r})
 training = Training(epochs=6, learning_rate=0.5, final_lr=0.05, batch_size=32, momentum=0.9, flip=True, crop=1,
                     checkpoint_seconds=0.0)
-method = DDSH(8, network=Tiny(), training=training, n_omega=20, seed=3, n_inner=2)
+method = DDSH(8, backbone=Tiny(), training=training, n_omega=20, seed=3, n_inner=2)
 slow = {slow}
 method.fit(data["X"], data["y"], checkpoints=Path({folder!r}), resume=True,
            on_step=lambda step: (print(step.done, flush=True), time.sleep(slow)))
@@ -398,7 +409,7 @@ def test_a_checkpoint_of_another_configuration_is_refused_and_kept(images, tmp_p
 def test_a_file_that_is_no_checkpoint_is_refused(images, tmp_path):
     training = _stopped(tmp_path, images)
     (tmp_path / "checkpoint-999999999.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ArtefactError, match="is no checkpoint of ddsh"):
+    with pytest.raises(ArtefactError, match="is not a checkpoint of ddsh"):
         _make(training=training).fit(*images, checkpoints=tmp_path, resume=True)
 
 
@@ -415,9 +426,9 @@ if int(os.environ.get("WORLD_SIZE", 1)) > 1:
     distributed.init_process_group("gloo")
 data = np.load({data!r})
 training = Training(epochs=2, learning_rate=0.2, batch_size=33, momentum=0.9, flip=True)
-method = DDSH(8, network=Tiny(), training=training, n_omega=20).fit(data["X"], data["y"])
+method = DDSH(8, backbone=Tiny(), training=training, n_omega=20).fit(data["X"], data["y"])
 slower = Training(epochs=2, learning_rate=0.01, batch_size=33, momentum=0.9, flip=True)
-others = dict((cls.__name__, cls(8, network=Tiny(), training=slower).fit(data["X"], data["y"])) for cls in (DSH, DPSH))
+others = dict((cls.__name__, cls(8, backbone=Tiny(), training=slower).fit(data["X"], data["y"])) for cls in (DSH, DPSH))
 if int(os.environ.get("RANK", 0)) == 0:
     outputs = dict((name, other.project(data["X"])) for name, other in others.items())
     np.savez({out!r}, outputs=method.project(data["X"]), B=method._B, **outputs)
@@ -449,7 +460,7 @@ def test_two_processes_learn_what_one_learns(images, tmp_path):
 
 def test_unknown_names_say_what_was_meant():
     with pytest.raises(UnknownName, match="logistic"):
-        pair_loss("logistc", 8)
+        as_loss("logistc")
 
 
 def test_pair_labels_are_checked():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones import Backbone
 from ddsh.labels import as_labels
 from ddsh.methods.dpsh import DPSH
 from ddsh.methods.training import Training
@@ -30,7 +31,7 @@ def method(labels, rng):
 
 
 def _make(**options):
-    return DPSH(**({"n_bits": 8, "network": "small-grey", "image_size": 8, "training": FAST} | options))
+    return DPSH(**({"n_bits": 8, "backbone": Backbone("small-grey", image_size=8), "training": FAST} | options))
 
 
 def _objective(U, labels, eta):
@@ -120,7 +121,10 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(images, tmp_path, stop_
 
 
 # Only the hash layer learns: batch normalisation would see no more than a process's own images.
-FROZEN = {"n_frozen": 4, "training": Training(epochs=2, learning_rate=0.05, batch_size=31, momentum=0.9)}
+FROZEN = {
+    "backbone": Backbone("small-grey", image_size=8, n_frozen=4),
+    "training": Training(epochs=2, learning_rate=0.05, batch_size=31, momentum=0.9),
+}
 PARALLEL = """
 import sys
 import numpy as np

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
 from ddsh.labels import as_labels
 from ddsh.methods import get_method
@@ -23,7 +24,7 @@ def _training(name, **others):
 
 
 def _make(name, **options):
-    usual = {"n_bits": 8, "network": "small-grey", "image_size": 8, "training": _training(name)}
+    usual = {"n_bits": 8, "backbone": Backbone("small-grey", image_size=8), "training": _training(name)}
     return get_method(name)(**(usual | options))
 
 

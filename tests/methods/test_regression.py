@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from ddsh.backbones import Backbone
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import as_labels
@@ -14,7 +15,7 @@ FAST = Training(epochs=8, learning_rate=0.01, final_lr=0.001, batch_size=32, mom
 def _make(n_bits):
     # The loss is a mean over bits: fewer of them learn faster.
     training = FAST.scaled(FAST.learning_rate * n_bits / 6)
-    return CodeRegression(n_bits, network="small-grey", image_size=8, training=training)
+    return CodeRegression(n_bits, backbone=Backbone("small-grey", image_size=8), training=training)
 
 
 def test_the_loss_is_the_squared_distance_of_tanh_to_the_signs(rng):

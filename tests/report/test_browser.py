@@ -1,11 +1,8 @@
 """The page in a real browser: chromium as Debian packs it, or another that is on the path."""
 
-import json
-
 import pytest
-from handmade import new_content
 
-from ddsh.report import read_folder, write_report
+from ddsh.report import write_report
 
 SIZES = {"desk": 1280, "phone": 400}
 
@@ -36,6 +33,7 @@ def opened(browser):
 def test_tables_and_figures_are_seen_and_nothing_sticks_out(opened, full_report, width, scheme):
     page = opened(full_report.page, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("article > details[open]").count() == page.locator("article > details").count()
     assert page.locator("table.map").is_visible()
     pictures = page.locator(".panels svg")
     assert pictures.count() == 21
@@ -64,7 +62,7 @@ def test_texts_stand_out_from_the_ground_in_both_schemes(opened, full_report, sc
             return {
                 axes: seen(".panels svg text", "fill"),
                 table: seen("table.map td", "color"),
-                notes: seen("h3 + p", "color"),
+                notes: seen("summary + p", "color"),
                 difference: seen(".difference.below", "color"),
                 dark: ground < 0.2,
             };
@@ -76,7 +74,7 @@ def test_texts_stand_out_from_the_ground_in_both_schemes(opened, full_report, sc
 
 def test_pointing_at_a_mark_says_what_it_shows_and_dims_the_others(opened, full_report):
     page = opened(full_report.page)
-    chart = page.locator("svg[aria-label^='MAP by code length, here']")
+    chart = page.locator("svg[aria-label^='MAP by code length, ours']")
     chart.scroll_into_view_if_needed()
     box = chart.locator("[data-series='0'] use[data-tip]").first.bounding_box()
     assert page.locator("#tip").is_hidden()
@@ -114,12 +112,19 @@ def test_the_page_can_be_read_without_scripts(opened, full_report):
     assert page.locator(".panels svg title", has_text="DDSH, 12 bits: MAP 0.7220").count() == 1
 
 
-def test_hostile_names_run_no_script(opened, tmp_path):
+def test_hostile_names_run_no_script(opened, put, read, tmp_path, new_content):
     name = "</style></title><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-    folder = tmp_path / "results"
-    folder.mkdir()
-    content = new_content() | {"label": name, "experiment": name, "network": name, "commit": name}
-    (folder / "a.json").write_text(json.dumps(content))
-    page = opened(write_report(read_folder(folder)[0], tmp_path / "report", formats=()).page)
+    content = new_content() | {"label": name, "experiment": name, "backbone": {"name": name}, "commit": name}
+    put(content, "a.json")
+    page = opened(write_report(read()[0], tmp_path / "report", formats=()).page)
     assert page.title() == "ddsh report"
     assert page.locator("h2").inner_text() == name[:120]
+
+
+def test_sheets_of_folded_case_studies_are_loaded_on_demand(opened, put, read, tmp_path, new_content):
+    for number, name in enumerate(("map-cifar10", "second")):
+        put(new_content(experiment=name), f"{number}.json")
+    page = opened(write_report(read()[0], tmp_path / "report", formats=()).page)
+    assert page.locator("[id='map-cifar10:case-study'] > details").get_attribute("open") is not None
+    with page.expect_request("**/images/second-case-study-1.jpg", timeout=10_000):
+        page.locator("[id='second:case-study'] > details > summary").click()

@@ -3,17 +3,17 @@
 import base64
 import io
 import re
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from handmade import new_content
 from PIL import Image
 
 from ddsh.report import write_report
-from ddsh.report.gallery import make_gallery
-from ddsh.report.mosaic import draw_gallery
+from ddsh.report.case_study import case_figure
 from ddsh.report.paper import read_paper
+from ddsh.report.plot import draw_case_figure
 from ddsh.report.runs import read_runs
 from ddsh.report.sections import make_sections
 
@@ -23,12 +23,12 @@ PIXELS_PER_POINT = 200 / 72
 
 
 @pytest.fixture
-def gallery(read):
+def figure(read):
     """The case study of all results written so far."""
 
     def made():
         [section] = make_sections(read_runs(read()[0])[0], read_paper())
-        return make_gallery(section, read_paper())
+        return case_figure(section, read_paper())
 
     return made
 
@@ -54,16 +54,22 @@ def _boxes(drawing):
     return boxes
 
 
-def _content_of(queries, **changes):
-    """A result with such queries; tiles of a row have one colour."""
+@pytest.fixture
+def content_of(new_content):
+    """Make a result with such queries; tiles of a row have one colour."""
+    return partial(_content_of, new_content)
+
+
+def _content_of(new_content, queries, **changes):
     side, columns = 4, 3
     rows = np.arange(len(queries), dtype=np.uint8).repeat(side)[:, None, None] * np.full((1, columns * side, 3), 20)
     file = io.BytesIO()
     Image.fromarray(rows.astype(np.uint8)).save(file, "PNG")
     examples = {
+        "version": 1,
         "tile": side,
         "columns": columns,
-        "sheet": "data:image/png;base64," + base64.b64encode(file.getvalue()).decode(),
+        "sheet": file.getvalue(),
         "queries": [
             {"row": row, "label": label, "hits": [1, 2], "distances": [0, 1], "labels": ["a", "b"], "relevant": right}
             for row, (label, right) in enumerate(queries)
@@ -105,29 +111,29 @@ def test_tiles_are_in_the_file_as_large_as_the_results_have_them(drawing):
         assert "pixelated" in image.get("style")
 
 
-def test_the_same_results_give_the_same_case_study(put, gallery):
-    put(_content_of([("cat", [True, False])]))
+def test_the_same_results_give_the_same_case_study(put, figure, content_of):
+    put(content_of([("cat", [True, False])]))
     kinds = ("svg", "png", "pdf")
-    first, second = draw_gallery(gallery(), kinds), draw_gallery(gallery(), kinds)
+    first, second = draw_case_figure(figure(), kinds), draw_case_figure(figure(), kinds)
     assert first == second
     assert set(first) == set(kinds)
 
 
-def test_methods_that_train_a_network_come_first_and_four_are_shown(put, gallery):
+def test_methods_that_train_a_network_come_first_and_four_are_shown(put, figure, content_of):
     for label in ("lsh", "itq", "sdh", "ours"):
-        put(_content_of([("cat", [True, False])], label=label, outputs=None))
+        put(content_of([("cat", [True, False])], label=label, outputs=None))
     for label in ("dhn", "ddsh"):
-        put(_content_of([("cat", [True, False])], label=label))
-    titles = [block.title for block in gallery().blocks]
+        put(content_of([("cat", [True, False])], label=label))
+    titles = [title for title, _ in figure().blocks]
     assert titles == ["DDSH, 32 bits", "DHN, 32 bits", "SDH, 32 bits", "ITQ, 32 bits"]
 
 
-def test_five_queries_are_shown_no_two_of_one_class(put, gallery):
+def test_five_queries_are_shown_no_two_of_one_class(put, figure, content_of):
     labels = ["cat", "dog", "cat", "ship", "dog", "frog", "deer", "bird"]
-    put(_content_of([(label, [number % 2 == 0, True]) for number, label in enumerate(labels)]))
-    [block] = gallery().blocks
-    assert [int(strip.tiles[0, 0, 0, 0]) // 20 for strip in block.strips] == [0, 1, 3, 5, 6]
-    assert [strip.right for strip in block.strips] == [
+    put(content_of([(label, [number % 2 == 0, True]) for number, label in enumerate(labels)]))
+    [(_, strips)] = figure().blocks
+    assert [int(strip.tiles[0, 0, 0, 0]) // 20 for strip in strips] == [0, 1, 3, 5, 6]
+    assert [strip.relevant for strip in strips] == [
         (True, True),
         (False, True),
         (False, True),
@@ -137,18 +143,18 @@ def test_five_queries_are_shown_no_two_of_one_class(put, gallery):
 
 
 @pytest.mark.parametrize("n_hits", [0, 1])
-def test_a_query_that_found_less_than_others_has_a_shorter_strip(put, gallery, n_hits):
-    content = _content_of([("cat", [True, False]), ("dog", [True, False])])
+def test_a_query_that_found_less_than_others_has_a_shorter_strip(put, figure, n_hits, content_of):
+    content = content_of([("cat", [True, False]), ("dog", [True, False])])
     lists = ("hits", "distances", "labels", "relevant")
     content["examples"]["queries"][0] |= {name: content["examples"]["queries"][0][name][:n_hits] for name in lists}
     put(content)
-    [block] = gallery().blocks
-    assert [len(strip.tiles) for strip in block.strips] == [1 + n_hits, 3]
-    assert draw_gallery(gallery(), ["png"])["png"].startswith(b"\x89PNG")
+    [(_, strips)] = figure().blocks
+    assert [len(strip.tiles) for strip in strips] == [1 + n_hits, 3]
+    assert draw_case_figure(figure(), ["png"])["png"].startswith(b"\x89PNG")
 
 
-def test_results_without_examples_have_no_case_study(put, read, gallery, tmp_path):
+def test_results_without_examples_have_no_case_study(put, read, figure, tmp_path, new_content):
     put(new_content(examples=None))
-    assert gallery() is None
+    assert figure() is None
     report = write_report(read()[0], tmp_path / "report", formats=["svg"])
     assert not [path for path in report.figures if "case-study" in path.name]

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from handmade import bare_content
 
 PROGRAM = Path(sys.executable).with_name("ddsh")
 
@@ -19,7 +18,7 @@ def ddsh(tmp_path):
     return run
 
 
-def test_a_report_is_written_and_problems_go_to_standard_error(ddsh, put, tmp_path):
+def test_a_report_is_written_and_problems_go_to_standard_error(ddsh, put, tmp_path, bare_content):
     put(bare_content("ddsh", 12, 0, seconds=3.0))
     put(bare_content("ddsh", 12, 1))
     put(bare_content("lsh"))
@@ -35,14 +34,14 @@ def test_a_report_is_written_and_problems_go_to_standard_error(ddsh, put, tmp_pa
     assert [path.name for path in (tmp_path / "here" / "figures").iterdir()] == ["map-cifar10-cost.svg"]
 
 
-def test_the_page_alone_is_written_on_request(ddsh, put, tmp_path):
+def test_the_page_alone_is_written_on_request(ddsh, put, tmp_path, bare_content):
     put(bare_content("ddsh", seconds=3.0))
     outcome = ddsh("results", "--page-only")
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["index.html"]
 
 
-def test_a_markdown_table_is_printed_and_no_file_written(ddsh, put, tmp_path):
+def test_a_markdown_table_is_printed_and_no_file_written(ddsh, put, tmp_path, bare_content):
     put(bare_content("ddsh", score=0.8))
     outcome = ddsh("--markdown", "map-cifar10")
     assert outcome.stdout == "| method | 12 bits |\n| --- | --- |\n| DDSH | **0.800** (0.769) |\n"
@@ -58,7 +57,7 @@ def test_a_markdown_table_is_printed_and_no_file_written(ddsh, put, tmp_path):
         (["results", "--markdown", "map-cifar"], "Did you mean 'map-cifar10'?"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(ddsh, put, tmp_path, arguments, words):
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(ddsh, put, tmp_path, arguments, words, bare_content):
     put(bare_content("ddsh"))
     (tmp_path / "empty").mkdir()
     outcome = ddsh(*arguments)
@@ -67,7 +66,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(ddsh, put, tmp_path, ar
     assert words in outcome.stderr
 
 
-def test_without_matplotlib_a_table_is_printed_and_a_report_says_what_to_install(put, tmp_path):
+def test_without_matplotlib_a_table_is_printed_and_a_report_says_what_to_install(put, tmp_path, bare_content):
     put(bare_content("ddsh", seconds=1.0))
     code = "import sys; sys.modules['matplotlib'] = None; from ddsh.cli import main; main()"
 

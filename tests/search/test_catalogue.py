@@ -1,4 +1,4 @@
-"""The one truth: a state is there as a whole, and what changed since another can be asked for."""
+"""The catalogue: transactions, states and the changes between them."""
 
 import sqlite3
 

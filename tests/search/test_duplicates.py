@@ -1,4 +1,4 @@
-"""Near-identical images, and images that only share a code."""
+"""Near-duplicates, and images that only share a code."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The product: images in, similar images out."""
+"""Image search from end to end: images in, similar images out."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files that change, move and go, and an index that notices."""
+"""Refreshing an index whose files changed, moved or are gone."""
 
 import shutil
 

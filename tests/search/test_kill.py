@@ -1,4 +1,4 @@
-"""kill -9 at random moments: the folder is always whole, old or new, never half."""
+"""Crash safety: after kill -9 at random moments, the folder is complete."""
 
 from kill_while_writing import BATCH, kill_often
 

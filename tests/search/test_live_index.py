@@ -1,4 +1,4 @@
-"""The files of the index are made from the catalogue and never stand in its way."""
+"""Index files: derived from the catalogue, and rebuilt when they do not fit."""
 
 import shutil
 

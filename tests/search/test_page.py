@@ -1,4 +1,4 @@
-"""What was found, as a file that a browser shows."""
+"""The HTML page of query results."""
 
 from html.parser import HTMLParser
 

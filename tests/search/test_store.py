@@ -1,5 +1,6 @@
-"""Any store will do: image search on entries in memory."""
+"""The store interface: image search on a store in memory."""
 
+import ast
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from small_photos import draw, touch
 
+import ddsh.search as search_package
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.index import ExactIndex
@@ -180,6 +182,17 @@ def in_memory(tmp_path, model):
     loaded = Model.load(model)
     with ImageSearch(MemoryStore(tmp_path / "memory", loaded), loaded) as search:
         yield search
+
+
+def test_only_the_local_store_knows_its_database_and_its_files():
+    hidden = {"sqlite3", "ddsh.search.catalogue", "ddsh.search.live_index"}
+    package = Path(search_package.__file__).parent
+    users = set()
+    for path in package.glob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        names = {name for node in nodes if isinstance(node, ast.ImportFrom) for name in [node.module]}
+        users |= {path.stem} if names & hidden else set()
+    assert users == {"local", "live_index"}
 
 
 def test_every_store_gives_the_same_results(in_memory, tmp_path, model, photos, rng):

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ddsh.datasets import DatasetCard, DatasetReport, Skipped
     from ddsh.evaluation import Result, Scores, Summary
-    from ddsh.report import Table
+    from ddsh.report import TextTable
     from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
 
 __all__ = [
@@ -48,7 +48,7 @@ def print_json(content: Mapping[str, Any] | Sequence[Any]) -> None:
     typer.echo(json.dumps(content, indent=2))
 
 
-def print_table(table: "Table") -> None:
+def print_table(table: "TextTable") -> None:
     """Print a table."""
     from rich.console import Console
 
@@ -57,10 +57,10 @@ def print_table(table: "Table") -> None:
     Console(highlight=False).print(rich_table(table))
 
 
-def _make_table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> "Table":
-    from ddsh.report import Table
+def _make_table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> "TextTable":
+    from ddsh.report import TextTable
 
-    return Table(tuple(header), tuple(tuple(map(str, row)) for row in rows), align)
+    return TextTable(tuple(header), tuple(tuple(map(str, row)) for row in rows), align)
 
 
 def _first(lines: Sequence[str], separator: str) -> str:

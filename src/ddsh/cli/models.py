@@ -240,8 +240,7 @@ def encode(
 
     from ddsh.cli.display import show_skipped
     from ddsh.cli.progress import Progress
-    from ddsh.datasets import DATASETS, load
-    from ddsh.datasets.own import is_unlabelled, load_unlabelled  # TMP
+    from ddsh.datasets import DATASETS, is_unlabelled, load, load_unlabelled
     from ddsh.evaluation.labelled_codes import label_arrays
     from ddsh.images import Images
     from ddsh.model import Model

@@ -64,8 +64,7 @@ class Source:
         """Find images by the name of a dataset or by path; nothing is decoded yet."""
         import numpy as np
 
-        from ddsh.datasets import DATASETS, load
-        from ddsh.datasets.own import is_unlabelled  # TMP
+        from ddsh.datasets import DATASETS, is_unlabelled, load
         from ddsh.images import FileImages
 
         if source not in DATASETS and is_unlabelled(Path(source)):

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from ddsh.evaluation.result import Spread, Summary
-from ddsh.report.table import Table, TableCell
+from ddsh.report.text_table import TableCell, TextTable
 
 if TYPE_CHECKING:
     from ddsh.methods.base import MethodCard
@@ -17,7 +17,7 @@ __all__ = ["methods_table", "rich_table", "summary_csv", "summary_table"]
 _SCORES = ("map", "precision_100", "success_2", "seconds")
 
 
-def summary_table(summaries: Sequence[Summary]) -> Table:
+def summary_table(summaries: Sequence[Summary]) -> TextTable:
     """Return results as mean and standard deviation over seeds."""
 
     def text(spread: Spread | None, digits: int) -> str:
@@ -36,7 +36,7 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
         for summary in summaries
     )
     header = ("experiment", "method", "network", "bits", "seeds", "MAP", "P@100", "success r=2", "seconds")
-    return Table(header, rows, "lll" + "r" * (len(header) - 3))
+    return TextTable(header, rows, "lll" + "r" * (len(header) - 3))
 
 
 def summary_csv(summaries: Sequence[Summary]) -> str:
@@ -51,13 +51,13 @@ def summary_csv(summaries: Sequence[Summary]) -> str:
             values = (None, None) if spread is None else (spread.mean, spread.deviation)
             row += ["" if value is None else str(value) for value in values]
         rows.append(tuple(row))
-    return Table(header, tuple(rows)).to_csv()
+    return TextTable(header, tuple(rows)).to_csv()
 
 
-def methods_table(cards: Sequence["MethodCard"]) -> Table:
+def methods_table(cards: Sequence["MethodCard"]) -> TextTable:
     """Return the methods with their publications and deviations."""
     learns_from = {"none": "nothing", "unsupervised": "items", "supervised": "items and labels"}
-    return Table(
+    return TextTable(
         ("method", "what it is", "published", "learns from", "takes", "differs from the paper in"),
         tuple(
             (
@@ -73,7 +73,7 @@ def methods_table(cards: Sequence["MethodCard"]) -> Table:
     )
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(table: TextTable) -> RichTable:
     """Return a table for the terminal."""
     shown = RichTable(header_style="bold")
     for name, side in zip(table.header, table.alignment, strict=True):

@@ -5,44 +5,38 @@ References
 Krizhevsky, A. "Learning Multiple Layers of Features from Tiny Images." Technical report, 2009.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.matlab import read_mat
+from ddsh.datasets._matlab import read_mat
+from ddsh.datasets.base import Dataset
 from ddsh.errors import DataError
 from ddsh.images import ArrayImages, StackedImages
 from ddsh.labels import SingleLabels
 from ddsh.storage import read_pickled_arrays
+
+__all__ = ["CLASS_NAMES", "distribution", "load"]
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _STEMS = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 _RECORD = np.dtype([("label", np.uint8), ("pixels", np.uint8, (3, 32, 32))])
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """One of the six files: its labels, and a way to its images."""
-
-    labels: NDArray[Any]
-    images: ArrayImages
-
-
-def load(root: Path, *, n_per_file: int = 10_000) -> Dataset:
+def load(root: str | os.PathLike[str], *, n_per_file: int = 10_000) -> Dataset:
     """Read CIFAR-10 from a folder with the binary, Python or MATLAB files.
 
     Parameters
     ----------
     root : path
         The folder that holds ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` (``.bin``, ``.mat`` or no
-        extension), as the official archives unpack.
+        extension), as in the official archives.
     n_per_file : int
-        Images that each file must hold.
+        Number of images that each file must hold.
 
     Returns
     -------
@@ -52,87 +46,68 @@ def load(root: Path, *, n_per_file: int = 10_000) -> Dataset:
     suffix = distribution(root)
     if suffix is None:
         raise DataError(f"{root} holds no CIFAR-10: expected data_batch_1 .. 5 and test_batch (.bin, .mat or pickled).")
-    batches = [_read(root / (stem + suffix), n_per_file) for stem in _STEMS]
-    labels = np.concatenate([batch.labels for batch in batches])
-    rows = np.arange(len(labels))
+    read = {".bin": _read_binary, "": _read_python, ".mat": _read_matlab}[suffix]
+    labels, images = [], []
+    for path in (Path(root, stem + suffix) for stem in _STEMS):
+        values, open_pixels = read(path, n_per_file)
+        if values.shape != (n_per_file,) or not np.isin(values, np.arange(len(CLASS_NAMES))).all():
+            found = f"{len(values):,} labels {values.min()} to {values.max()}" if values.size else "none"
+            raise DataError(f"{path}: expected {n_per_file:,} labels 0 to 9, found {found}; get it again.")
+        labels.append(values)
+        images.append(ArrayImages(open_pixels, n_per_file, str(path)))
+    rows = np.arange(len(_STEMS) * n_per_file)
     n_train = 5 * n_per_file
     return Dataset(
         name="cifar10",
-        images=StackedImages([batch.images for batch in batches]),
-        labels=SingleLabels(labels),
+        images=StackedImages(images),
+        labels=SingleLabels(np.concatenate(labels)),
         class_names=CLASS_NAMES,
         parts={"train": rows[:n_train], "test": rows[n_train:]},
         protocol="cifar10",
     )
 
 
-def distribution(root: Path) -> str | None:
+def distribution(root: str | os.PathLike[str]) -> str | None:
     """Return the file extension of the distribution that is complete in `root`, or None."""
     for suffix in (".bin", "", ".mat"):
-        if all((root / (stem + suffix)).is_file() for stem in _STEMS):
+        if all(Path(root, stem + suffix).is_file() for stem in _STEMS):
             return suffix
     return None
 
 
-def _read(path: Path, n_images: int) -> _Batch:
-    batch = _READERS[path.suffix](path, n_images)
-    if batch.labels.shape != (n_images,) or not np.isin(batch.labels, np.arange(len(CLASS_NAMES))).all():
-        raise DataError(f"{path}: expected {n_images:,} labels 0 to 9, found {_describe(batch.labels)}; get it again.")
-    return batch
-
-
-def _read_binary(path: Path, n_images: int) -> _Batch:
+def _read_binary(path: Path, n_images: int) -> tuple[NDArray[Any], Callable[[], NDArray[Any]]]:
+    """Return the labels of a batch, and a function that opens its images."""
     expected = n_images * _RECORD.itemsize
     if path.stat().st_size != expected:
         raise DataError(f"{path}: {path.stat().st_size:,} bytes, expected {expected:,}; get the file again.")
 
     def records() -> NDArray[Any]:
-        """Map the file; it is opened where images are read."""
+        """Map the file into memory."""
         return np.memmap(path, _RECORD, mode="r")
 
-    labels = np.asarray(records()["label"], np.int64)
-    return _Batch(labels, ArrayImages(lambda: records()["pixels"].transpose(0, 2, 3, 1), n_images, str(path)))
+    return np.asarray(records()["label"], np.int64), lambda: records()["pixels"].transpose(0, 2, 3, 1)
 
 
-def _read_python(path: Path, n_images: int) -> _Batch:
-    labels = np.asarray(_unpickle(path)["labels"], np.int64)
-    return _Batch(labels, _flat_images(lambda: _unpickle(path)["data"], n_images, path))
+def _read_python(path: Path, n_images: int) -> tuple[NDArray[Any], Callable[[], NDArray[Any]]]:
+    def read(key: str) -> NDArray[Any]:
+        """Read one entry of the pickled dictionary; the keys of Python 2 are bytes."""
+        content = read_pickled_arrays(path)
+        try:
+            batch = {name.decode() if isinstance(name, bytes) else str(name): value for name, value in content.items()}
+            return np.asarray({"data": batch["data"], "labels": batch["labels"]}[key])
+        except (AttributeError, KeyError) as error:
+            raise DataError(f"{path} is not a CIFAR-10 Python batch: it has no data and labels.") from error
+
+    return np.asarray(read("labels"), np.int64), lambda: _unflatten(read("data"), n_images, path)
 
 
-def _read_matlab(path: Path, n_images: int) -> _Batch:
+def _read_matlab(path: Path, n_images: int) -> tuple[NDArray[Any], Callable[[], NDArray[Any]]]:
     labels = read_mat(path, "labels").ravel().astype(np.int64)
-    return _Batch(labels, _flat_images(lambda: read_mat(path, "data"), n_images, path))
+    return labels, lambda: _unflatten(read_mat(path, "data"), n_images, path)
 
 
-_READERS: Mapping[str, Callable[[Path, int], _Batch]] = {
-    ".bin": _read_binary,
-    "": _read_python,
-    ".mat": _read_matlab,
-}
-
-
-def _flat_images(open_flat: Callable[[], Any], n_images: int, path: Path) -> ArrayImages:
-    """Return images that are stored as rows of 3,072 numbers: red, green, blue planes of 32 x 32."""
-
-    def open_array() -> NDArray[np.uint8]:
-        """Read the rows, check them, and make images of them."""
-        flat = np.asarray(open_flat())
-        if flat.shape != (n_images, 3072) or flat.dtype != np.uint8:
-            raise DataError(f"{path}: expected uint8 pixels ({n_images}, 3072), found {flat.dtype} {flat.shape}.")
-        return np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-
-    return ArrayImages(open_array, n_images, str(path))
-
-
-def _unpickle(path: Path) -> dict[str, Any]:
-    """Read a CIFAR-10 batch that was pickled by Python 2 or 3."""
-    content = read_pickled_arrays(path)
-    try:
-        batch = {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}
-        return {"data": batch["data"], "labels": batch["labels"]}
-    except (AttributeError, KeyError) as error:
-        raise DataError(f"{path} is not a CIFAR-10 Python batch: it has no data and labels.") from error
-
-
-def _describe(labels: NDArray[Any]) -> str:
-    return f"{len(labels):,} labels {labels.min()} to {labels.max()}" if labels.size else "none"
+def _unflatten(flat: NDArray[Any], n_images: int, path: Path) -> NDArray[np.uint8]:
+    """Turn rows of 3,072 numbers (red, green and blue planes) into images (n, 32, 32, 3)."""
+    if flat.shape != (n_images, 3072) or flat.dtype != np.uint8:
+        raise DataError(f"{path}: expected uint8 pixels ({n_images}, 3072), found {flat.dtype} {flat.shape}.")
+    return np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))

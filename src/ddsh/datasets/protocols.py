@@ -1,41 +1,53 @@
-"""Protocols: how a dataset is divided into query, train and database, and how its ranking is scored."""
+"""Protocols: split a dataset into query, train and database rows."""
 
 import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.datasets.dataset import Dataset
+from ddsh.datasets.base import Dataset
 from ddsh.errors import DataError, InvalidInput, UnknownName
+
+__all__ = [
+    "PROTOCOLS",
+    "Protocol",
+    "RowNumbers",
+    "Split",
+    "SubsampledProtocol",
+    "ValidationProtocol",
+    "get_protocol",
+]
 
 _LOGGER = logging.getLogger(__name__)
 
 RowNumbers: TypeAlias = NDArray[np.int64]
+"""Positions of images in a dataset."""
+
 _VALIDATION = "-validation"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
-    """Row numbers of a dataset, ascending.
+    """Query, train and database rows of a dataset, each in ascending order.
 
     Parameters
     ----------
     query : ndarray of int
         Images to search for.
     train : ndarray of int
-        Images to learn from; part of the database unless the dataset's makers say otherwise.
+        Images to learn from; part of the database unless the dataset defines another training part.
     database : ndarray of int
-        Images to search in; never one of the query.
+        Images to search in; disjoint from the query.
     protocol : Protocol
-        What made the split.
+        The protocol that made the split.
     seed : int
-        Of its random choices.
+        Seed of its random draws.
     """
 
     query: RowNumbers
@@ -44,9 +56,13 @@ class Split:
     protocol: "Protocol"
     seed: int
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.query):,} query, {len(self.train):,} train, {len(self.database):,} database"
+        return f"Split({self.protocol.name}, seed {self.seed}: {sizes})"
+
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the protocol, the seed and all row numbers: equal fingerprints, equal splits."""
+        """SHA-256 of the protocol, the seed and all row numbers: equal fingerprints mean equal splits."""
         head = {"protocol": asdict(self.protocol), "seed": self.seed}
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
         for rows in (self.query, self.train, self.database):
@@ -55,14 +71,14 @@ class Split:
         return digest.hexdigest()
 
     def validation(self, dataset: Dataset, share: float = 0.2) -> "Split":
-        """Return a split of the training images alone, to choose parameters by: the query set stays unseen.
+        """Split the training images alone, to choose parameters without the query set.
 
         Parameters
         ----------
         dataset : Dataset
-            What was split.
+            The dataset of this split.
         share : float
-            Part of the training images that is held out; half of it is query, half is database.
+            Share of the training images to hold out; half of it becomes query, half database.
         """
         n_held = round(len(self.train) * share)
         if not 2 <= n_held < len(self.train):
@@ -74,30 +90,31 @@ class Split:
         return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}{_VALIDATION}"), self.seed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Protocol:
     """A rule that splits a dataset.
 
     Parameters
     ----------
     name : str
-        What to call it in results.
+        Name used in results.
     query_per_class : int, optional
-        Draw this many queries of every class. An image with many labels is drawn for one of them, rare classes first.
+        Number of queries to draw from every class. An image with several labels is drawn for one of them; rare
+        classes are drawn first.
     n_query : int, optional
-        Or draw this many queries at random; without either, all of `query_from`.
+        Number of queries to draw at random instead. Without either, all of `query_from` is query.
     query_from : str, optional
-        Part of the dataset that queries come from; all of it if not given.
+        Part of the dataset that queries are drawn from; the whole dataset by default.
     database_from : str, optional
-        Part that is the database; if not given, everything that is not a query.
+        Part that is the database; by default everything that is not a query.
     train_from : str, optional
-        Part that training images come from; the database if not given, or if the dataset has no such part.
+        Part that training images are drawn from; the database by default, or if the dataset has no such part.
     n_train : int, optional
-        How many of them; all if not given.
+        Number of training images; all by default.
     stratified : bool
-        Keep each class's share among the training images; else draw at random.
+        Keep the share of each class among the training images; otherwise draw at random.
     top_k : int, optional
-        Mean average precision looks at the first `top_k` items; all if not given.
+        Number of results that mean average precision considers; all by default.
     """
 
     name: str
@@ -120,49 +137,59 @@ class Protocol:
         if self.query_per_class is None and self.n_query is None and self.query_from is None:
             raise InvalidInput("A protocol needs query_per_class, n_query or query_from.")
 
+    def __repr__(self) -> str:
+        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        defaults = {field.name: field.default for field in fields(self)}
+        given = [f"{name}={value!r}" for name, value in settings.items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join([repr(self.name), *given])})"
+
     def split(self, dataset: Dataset, seed: int) -> Split:
-        """Divide `dataset`; the same dataset and seed give the same rows on every machine."""
+        """Split `dataset`; the same dataset and seed give the same rows on every machine.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset.
+        seed : int
+            Seed of the random draws, 0 or more.
+        """
         if seed < 0:
             raise InvalidInput(f"A seed is 0 or more; got {seed}.")
         rng = np.random.Generator(np.random.PCG64(seed))
-        query = np.sort(self._draw_queries(dataset, rng))
+        pool = _part(dataset, self.query_from)
+        if self.query_per_class is not None:
+            query = _draw_per_class(dataset, pool, self.query_per_class, self.database_from is None, rng)
+        elif self.n_query is None:
+            query = pool
+        elif self.n_query < len(pool):
+            query = _shuffled(pool, rng)[: self.n_query]
+        else:
+            raise DataError(f"{dataset.name}: {self.n_query:,} queries asked for, {len(pool):,} images to draw from.")
+        query = np.sort(query)
         database = np.setdiff1d(_part(dataset, self.database_from), query)
         if listed := self.listed_twice(dataset, query):
             _LOGGER.warning("%s: %d queries are listed in the database too; left out there.", dataset.name, len(listed))
         pool = np.setdiff1d(_part(dataset, self.train_from), query) if self.train_from in dataset.parts else database
         if len(database) == 0:
             raise DataError(f"{dataset.name}: protocol {self.name!r} leaves no image for the database.")
-        return Split(query, np.sort(self._draw_train(dataset, pool, rng)), database, self, seed)
+        if self.n_train is not None:
+            if self.n_train > len(pool):
+                raise DataError(
+                    f"{dataset.name}: {self.n_train:,} training images asked for, {len(pool):,} to draw from;"
+                    " ask for fewer with n_train."
+                )
+            if self.stratified:
+                pool = _draw_stratified(dataset, pool, self.n_train, rng)
+            else:
+                pool = _shuffled(pool, rng)[: self.n_train]
+        return Split(query, np.sort(pool), database, self, seed)
 
     def listed_twice(self, dataset: Dataset, query: RowNumbers) -> list[int]:
-        """Return the queries that the dataset's makers put into the database, too."""
+        """Return the queries that are also in the database part of the dataset."""
         if self.database_from is None:
             return []
         listed: list[int] = np.intersect1d(_part(dataset, self.database_from), query).tolist()
         return listed
-
-    def _draw_queries(self, dataset: Dataset, rng: np.random.Generator) -> RowNumbers:
-        pool = _part(dataset, self.query_from)
-        if self.query_per_class is not None:
-            keep_one = self.database_from is None
-            return _draw_per_class(dataset, pool, self.query_per_class, keep_one, rng)
-        if self.n_query is None:
-            return pool
-        if self.n_query >= len(pool):
-            raise DataError(f"{dataset.name}: {self.n_query:,} queries asked for, {len(pool):,} images to draw from.")
-        return _shuffled(pool, rng)[: self.n_query]
-
-    def _draw_train(self, dataset: Dataset, pool: RowNumbers, rng: np.random.Generator) -> RowNumbers:
-        if self.n_train is None:
-            return pool
-        if self.n_train > len(pool):
-            raise DataError(
-                f"{dataset.name}: {self.n_train:,} training images asked for, {len(pool):,} to draw from;"
-                " ask for fewer with n_train."
-            )
-        if self.stratified:
-            return _draw_stratified(dataset, pool, self.n_train, rng)
-        return _shuffled(pool, rng)[: self.n_train]
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -184,20 +211,73 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol("own", query_per_class=10),
     )
 }
-"""The paper's three protocols, the sample's, MNIST's, the makers' own split, and one for your own images."""
+"""The protocols, by name: the paper's three, MNIST, the sample, predefined parts (given), your own images (own)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ValidationProtocol(Protocol):
-    """A protocol's training images alone, divided once more: what parameters are chosen by."""
+    """A protocol that splits the training images of another, to choose parameters."""
 
     def split(self, dataset: Dataset, seed: int) -> Split:
-        """Divide the training images; see :meth:`Split.validation`."""
+        """Split the training images; see :meth:`Split.validation`."""
         return super().split(dataset, seed).validation(dataset)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SubsampledProtocol(Protocol):
+    """A protocol that keeps a random subset of the rows of another, for quick runs.
+
+    Training images are drawn from the smaller database, unless `whole` has them elsewhere. The splits are named
+    after `whole`, followed by ``-quick``.
+
+    Parameters
+    ----------
+    whole : Protocol
+        The protocol to subsample.
+    keep_query, keep_train, keep_database : int, optional
+        Number of images to keep; all if there are fewer.
+    """
+
+    whole: Protocol
+    keep_query: int | None = None
+    keep_train: int | None = None
+    keep_database: int | None = None
+
+    @classmethod
+    def of(cls, whole: Protocol, n_query: int | None, n_train: int | None, n_database: int | None) -> Self:
+        """Return a subsampled version of a protocol."""
+        settings = {field.name: getattr(whole, field.name) for field in fields(Protocol)}
+        return cls(**settings, whole=whole, keep_query=n_query, keep_train=n_train, keep_database=n_database)
+
+    def split(self, dataset: Dataset, seed: int) -> Split:
+        """Split `dataset`; the same dataset and seed give the same rows on every machine."""
+        whole = self.whole.split(dataset, seed)
+        rng = np.random.Generator(np.random.PCG64([seed, 2]))
+
+        def some(rows: RowNumbers, n_rows: int | None) -> RowNumbers:
+            """Draw some rows; all of them if there are fewer."""
+            return rows if n_rows is None or n_rows >= len(rows) else np.sort(_shuffled(rows, rng)[:n_rows])
+
+        query, database = some(whole.query, self.keep_query), some(whole.database, self.keep_database)
+        apart = not np.isin(whole.train, whole.database).all()
+        n_train = len(whole.train) if self.keep_train is None else self.keep_train
+        train = some(whole.train if apart else database, n_train)
+        return Split(query, train, database, replace(self, name=f"{whole.protocol.name}-quick"), seed)
+
+
 def get_protocol(name: str) -> Protocol:
-    """Return the protocol of this name, or say which one was probably meant; ``-validation`` may follow the name."""
+    """Return a protocol by name.
+
+    Parameters
+    ----------
+    name : str
+        A name of :data:`PROTOCOLS`; with ``-validation`` appended, the protocol that splits its training images.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such protocol; the message suggests the closest name.
+    """
     base = name.removesuffix(_VALIDATION)
     if base not in PROTOCOLS:
         raise UnknownName("protocol", base, PROTOCOLS)
@@ -205,7 +285,7 @@ def get_protocol(name: str) -> Protocol:
 
 
 def _part(dataset: Dataset, name: str | None) -> RowNumbers:
-    """Return the rows of a part, ascending; of everything if no part is named."""
+    """Return the rows of a part in ascending order; all rows if no part is named."""
     if name is None:
         return np.arange(len(dataset))
     if name not in dataset.parts:
@@ -215,18 +295,19 @@ def _part(dataset: Dataset, name: str | None) -> RowNumbers:
 
 
 def _shuffled(rows: RowNumbers, rng: np.random.Generator) -> RowNumbers:
-    """Shuffle by sorting random numbers: their stream is fixed for all time, that of ``rng.permutation`` is not."""
+    """Shuffle by sorting random numbers: NumPy may change ``rng.permutation``, but not this stream."""
     return rows[np.argsort(rng.random(len(rows)), kind="stable")]
 
 
 def _rare_first(counts: Mapping[Any, int]) -> list[Any]:
+    """Return the labels, rare ones first."""
     return sorted(counts, key=lambda label: (counts[label], label))
 
 
 def _draw_per_class(
     dataset: Dataset, pool: RowNumbers, per_class: int, keep_one: bool, rng: np.random.Generator
 ) -> RowNumbers:
-    """Draw `per_class` rows for every class, none twice; `keep_one` leaves the class at least one row."""
+    """Draw `per_class` rows of every class, none twice; with `keep_one`, one row of each class must remain."""
     labels = dataset.labels.take(pool)
     free = np.ones(len(pool), np.bool_)
     drawn = []
@@ -254,7 +335,7 @@ def _draw_per_class(
 
 
 def _draw_stratified(dataset: Dataset, pool: RowNumbers, n_rows: int, rng: np.random.Generator) -> RowNumbers:
-    """Draw `n_rows` rows in which each class has about its share of the pool; rare classes are served first."""
+    """Draw `n_rows` rows that keep about the share of each class in the pool; rare classes are drawn first."""
     labels = dataset.labels.take(pool)
     counts = labels.counts()
     order = _shuffled(np.arange(len(pool)), rng)

@@ -1,130 +1,122 @@
-"""The datasets ddsh knows by name, and how a folder or file is recognised."""
+"""Registry of datasets, and `load`: a dataset by name, path or function."""
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from ddsh.datasets import cifar10, lists, own, svhn
-from ddsh.datasets.check import refuse_broken
-from ddsh.datasets.dataset import Dataset
-from ddsh.datasets.sources import SOURCES
-from ddsh.datasets.tables import TABLES
-from ddsh.errors import DataError, UnknownName
+from ddsh.datasets import cifar10, lists, svhn
+from ddsh.datasets.base import Dataset, ProgressCallback
+from ddsh.datasets.download import SOURCES
+from ddsh.datasets.folder import load_folder
+from ddsh.datasets.table import TABLES, load_table
+from ddsh.errors import DataError, InvalidInput, UnknownName
+
+__all__ = ["DATASETS", "ENTRY_POINTS", "DatasetCard", "load", "recognise", "register"]
+
+ENTRY_POINTS = "ddsh.datasets"
+"""Entry point group of datasets in other packages."""
+
+_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_FOLDER_PARAMETERS = frozenset({"root", "folder", "path"})
 
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """What is known of a dataset before it is read.
+    """Description of a dataset that can be loaded by name.
 
     Parameters
     ----------
     name : str
-        What it is called on the command line.
+        Its name.
     title : str
         One line about it.
-    loader : str
-        ``module:function`` that reads it from a folder.
+    loader : str or callable
+        A function that returns the dataset, or ``module:function``.
     folders : tuple of str
-        Sub-folders of the data root where it is looked for; none for what comes with the package.
+        Subfolders of the data root that may hold it; empty if it needs no files.
+    recognise : callable, optional
+        Returns whether a folder holds its official files. None for a dataset from outside the package, whose loader
+        gets the subfolder of its name if there is one, otherwise the data root.
+    package : str, optional
+        The installed package it comes from, if not ddsh.
     """
 
     name: str
     title: str
-    loader: str
-    folders: tuple[str, ...]
+    loader: str | Callable[..., Dataset]
+    folders: tuple[str, ...] = ()
+    recognise: Callable[[Path], bool] | None = None
+    package: str | None = None
 
-    def find(self, root: Path | None) -> Path | None:
-        """Return the folder under `root` (or `root` itself) that holds the dataset's files, or None."""
-        if root is None:
+    def find(self, root: str | os.PathLike[str] | None) -> Path | None:
+        """Return the folder under `root` (or `root` itself) that holds the files of the dataset, or None."""
+        if root is None or not self.folders:
             return None
-        places = [*(root / folder for folder in self.folders), root]
-        return next((place for place in places if _LOOKS_LIKE[self.name](place)), None)
+        if self.recognise is None:
+            return next((Path(root, folder) for folder in self.folders if Path(root, folder).is_dir()), None)
+        places = [*(Path(root, folder) for folder in self.folders), Path(root)]
+        return next((place for place in places if self.recognise(place)), None)
+
+    def where(self, root: str | os.PathLike[str] | None) -> str:
+        """Return where the dataset was found, in a few words."""
+        if found := self.find(root):
+            return str(found)
+        if self.recognise is None:
+            return f"package {self.package}" if self.package else "registered"
+        return "not found" if self.folders else "with the package"
+
+    def load(self, root: str | os.PathLike[str] | None = None) -> Dataset:
+        """Load the dataset.
+
+        Parameters
+        ----------
+        root : path, optional
+            Folder of the datasets.
+        """
+        if self.recognise is None:
+            return _call_loader(self.name, self.loader, self.find(root) or root)
+        if not self.folders:
+            return _call_loader(self.name, self.loader, None)
+        if root is None:
+            raise DataError(
+                f"{self.name}: say where your datasets are: root=... (command line: --root DIR or DDSH_DATA)."
+            )
+        if folder := self.find(root):
+            return _call_loader(self.name, self.loader, folder)
+        can_fetch = self.name in SOURCES
+        advice = f"Run: ddsh data fetch {self.name} --root {root}" if can_fetch else "Put its official files there."
+        raise DataError(f"{self.name}: its files are not in {root} (looked in {', '.join(self.folders)}). {advice}")
 
 
-DATASETS: Mapping[str, DatasetCard] = {
-    card.name: card
-    for card in (
-        DatasetCard("sample", "11,000 Fashion-MNIST images that come with ddsh", "ddsh.datasets.idx:load_sample", ()),
-        DatasetCard(
-            "cifar10",
-            "60,000 colour images of 10 classes, 32 x 32",
-            "ddsh.datasets.cifar10:load",
-            ("cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10-batches-mat", "cifar10"),
-        ),
-        DatasetCard("svhn", "99,289 house-number digits, 32 x 32", "ddsh.datasets.svhn:load", ("svhn", "SVHN")),
-        DatasetCard(
-            "nuswide",
-            "269,648 photos with 81 concepts; the 10 most frequent keep 186,577",
-            "ddsh.datasets.nuswide:load",
-            ("nuswide", "NUS-WIDE", "NUS_WIDE", "nus-wide", "nus_wide"),
-        ),
-        DatasetCard(
-            "fashion-mnist",
-            "70,000 grey images of 10 kinds of clothing, 28 x 28",
-            "ddsh.datasets.idx:load_fashion",
-            ("fashion-mnist", "FashionMNIST/raw"),
-        ),
-        DatasetCard(
-            "mnist",
-            "70,000 grey images of handwritten digits, 28 x 28",
-            "ddsh.datasets.idx:load_mnist",
-            ("mnist", "MNIST/raw"),
-        ),
-    )
-}
+class _Registry(Mapping[str, DatasetCard]):
+    """Built-in and registered datasets, and those of the entry points of installed packages."""
+
+    def __init__(self, *cards: DatasetCard) -> None:
+        self.cards = {card.name: card for card in cards}
+
+    def __getitem__(self, name: str) -> DatasetCard:
+        if name in self.cards:
+            return self.cards[name]
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            return _card_of(entry)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.cards, *sorted(entry_points(group=ENTRY_POINTS).names)]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
-def load(
-    name_or_path: str | Path,
-    *,
-    root: str | Path | None = None,
-    images_root: str | Path | None = None,
-    strict: bool = False,
-    verify: bool = True,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> Dataset:
-    """Read a dataset by name, or your own images by path.
-
-    Parameters
-    ----------
-    name_or_path : str or path
-        A name (as str) of :data:`DATASETS`; or a folder with one subfolder per class; or a ``.csv``, ``.tsv`` or
-        ``.jsonl`` table with a path and labels; or a list of ``path 0 1 0 ...``; or a folder with the files of a known
-        dataset.
-    root : path, optional
-        The folder where named datasets are kept.
-    images_root : path, optional
-        The folder that the paths of a list start from; the list's own if not given.
-    strict : bool
-        Refuse a dataset if a file is broken, instead of leaving it out (your own images) or finding out when it is
-        asked for (lists and NUS-WIDE, whose labels are useful alone).
-    verify : bool
-        Decode each of your own images once to find the broken ones; otherwise only see that the files are there.
-    on_progress : callable, optional
-        Called with (done, total) while your own files are checked.
-
-    Returns
-    -------
-    Dataset
-        Its images are read only when they are asked for.
-    """
-    if isinstance(name_or_path, str) and name_or_path in DATASETS:
-        dataset = _load_named(DATASETS[name_or_path], None if root is None else Path(root))
-    else:
-        path = Path(name_or_path)
-        if not str(name_or_path) or not (path.exists() or lists.is_prefix(path)):
-            raise _not_found(str(name_or_path))
-        card = recognise(path)
-        if card is None and not _names_lists(path):
-            load_own = own.load_table if path.suffix.lower() in TABLES else own.load_folder
-            return load_own(path, strict=strict, verify=verify, on_progress=on_progress)
-        dataset = (
-            _loader(card)(path) if card else lists.load(path, images_root=Path(images_root) if images_root else None)
-        )
-    if strict:
-        refuse_broken(dataset, on_progress)
-    return dataset
+def _card_of(entry: EntryPoint) -> DatasetCard:
+    """Describe an entry point without importing it."""
+    package = entry.dist.name if entry.dist else "unknown"
+    return DatasetCard(entry.name, f"{entry.value} of package {package}", entry.value, (entry.name,), package=package)
 
 
 def _has_idx_files(path: Path) -> bool:
@@ -132,54 +124,173 @@ def _has_idx_files(path: Path) -> bool:
 
 
 def _is_fashion(path: Path) -> bool:
-    """Return whether idx files are Fashion-MNIST's: they have MNIST's names, so only the folder can tell."""
-    return _has_idx_files(path) and "fashion" in str(path.resolve()).lower()
+    """Return whether the path names Fashion-MNIST, whose files have the names of MNIST's."""
+    return "fashion" in str(path.resolve()).lower()
 
 
-_LOOKS_LIKE: Mapping[str, Callable[[Path], bool]] = {
-    "sample": lambda path: False,
-    "cifar10": lambda path: cifar10.distribution(path) is not None,
-    "svhn": lambda path: all((path / name).is_file() for name in svhn.FILES.values()),
-    "nuswide": lambda path: (path / "ImageList").is_dir() and (path / "Groundtruth").is_dir(),
-    "fashion-mnist": _is_fashion,
-    "mnist": lambda path: _has_idx_files(path) and not _is_fashion(path),
-}
+DATASETS: Mapping[str, DatasetCard] = _Registry(
+    DatasetCard(
+        "sample",
+        "11,000 Fashion-MNIST images that come with ddsh",
+        "ddsh.datasets.mnist:load_sample",
+        recognise=lambda path: False,
+    ),
+    DatasetCard(
+        "cifar10",
+        "60,000 colour images of 10 classes, 32 x 32",
+        "ddsh.datasets.cifar10:load",
+        ("cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10-batches-mat", "cifar10"),
+        lambda path: cifar10.distribution(path) is not None,
+    ),
+    DatasetCard(
+        "svhn",
+        "99,289 house-number digits, 32 x 32",
+        "ddsh.datasets.svhn:load",
+        ("svhn", "SVHN"),
+        lambda path: all((path / name).is_file() for name in svhn.FILES.values()),
+    ),
+    DatasetCard(
+        "nuswide",
+        "269,648 photos with 81 concepts; the 10 most frequent keep 186,577",
+        "ddsh.datasets.nuswide:load",
+        ("nuswide", "NUS-WIDE", "NUS_WIDE", "nus-wide", "nus_wide"),
+        lambda path: (path / "ImageList").is_dir() and (path / "Groundtruth").is_dir(),
+    ),
+    DatasetCard(
+        "fashion-mnist",
+        "70,000 grey images of 10 kinds of clothing, 28 x 28",
+        "ddsh.datasets.mnist:load_fashion",
+        ("fashion-mnist", "FashionMNIST/raw"),
+        lambda path: _has_idx_files(path) and _is_fashion(path),
+    ),
+    DatasetCard(
+        "mnist",
+        "70,000 grey images of handwritten digits, 28 x 28",
+        "ddsh.datasets.mnist:load_mnist",
+        ("mnist", "MNIST/raw"),
+        lambda path: _has_idx_files(path) and not _is_fashion(path),
+    ),
+)
+"""The datasets by name: built in, registered, or from the entry points of installed packages."""
 
 
-def recognise(path: Path) -> DatasetCard | None:
-    """Return the known dataset whose official files are in this folder, if there is one."""
-    return next((DATASETS[name] for name, looks_like in _LOOKS_LIKE.items() if looks_like(path)), None)
+def register(name: str, loader: str | Callable[..., Dataset], title: str = "") -> None:
+    """Make a dataset known by name in this process.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    loader : callable or str
+        A function that returns a :class:`Dataset`, or ``module:function``. A parameter named ``root``, ``folder`` or
+        ``path``, or else its only required parameter, gets the data folder.
+    title : str
+        One line about it.
+    """
+    assert isinstance(DATASETS, _Registry)
+    if name in DATASETS:
+        raise InvalidInput(f"There is already a dataset {name!r}; choose another name.")
+    DATASETS.cards[name] = DatasetCard(name, title or name, loader, (name,))
 
 
-def _load_named(card: DatasetCard, root: Path | None) -> Dataset:
-    loader = _loader(card)
-    if not card.folders:
-        return loader()
-    if root is None:
-        raise DataError(f"{card.name}: say where your datasets are: root=... (command line: --root DIR or DDSH_DATA).")
-    folder = card.find(root)
-    if folder is not None:
-        return loader(folder)
-    advice = (
-        f"Run: ddsh data fetch {card.name} --root {root}" if card.name in SOURCES else "Put its official files there."
-    )
-    raise DataError(f"{card.name}: its files are not in {root} (looked in {', '.join(card.folders)}). {advice}")
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    images_root: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+    verify: bool = True,
+    on_progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Load a dataset by name, your own images by path, or a dataset that a function returns.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A name (as str) of :data:`DATASETS`; a folder with one subfolder per class; a ``.csv``, ``.tsv`` or ``.jsonl``
+        table with paths and labels; a list of ``path 0 1 0 ...``; a folder with the files of a known dataset; or
+        ``module:function``, a function that returns a :class:`Dataset`.
+    root : path, optional
+        Folder of the named datasets. It is passed to a function that has a parameter ``root``, ``folder`` or
+        ``path``, or one required parameter.
+    images_root : path, optional
+        Folder that the paths of a list are relative to; the folder of the list by default.
+    strict : bool
+        Refuse a dataset with broken files, instead of leaving them out (folders and tables) or raising when they are
+        accessed (lists and NUS-WIDE, whose labels can be used without images).
+    verify : bool
+        Decode each image of a folder or table once to find broken ones; otherwise only check that the files exist.
+    on_progress : callable, optional
+        Called with (done, total) while files are checked.
+
+    Returns
+    -------
+    Dataset
+        Its images are decoded on access.
+    """
+    given = os.fspath(name_or_path)
+    path = Path(name_or_path)
+    if isinstance(name_or_path, str) and given in DATASETS:
+        dataset = DATASETS[given].load(root)
+    elif given and (path.exists() or lists.is_prefix(path)):
+        card = recognise(path)
+        has_folders = path.is_dir() and any(child.is_dir() for child in path.iterdir())
+        if card is not None:
+            dataset = _call_loader(card.name, card.loader, path)
+        elif path.suffix.lower() == ".txt" or (lists.is_prefix(path) and not has_folders):
+            dataset = lists.load(path, images_root=images_root)
+        elif path.suffix.lower() in TABLES:
+            return load_table(path, strict=strict, verify=verify, on_progress=on_progress)
+        else:
+            return load_folder(path, strict=strict, verify=verify, on_progress=on_progress)
+    elif isinstance(name_or_path, str) and _REFERENCE.fullmatch(given):
+        dataset = _call_loader(given, given, root)
+    elif any(character in given for character in "/\\."):
+        raise DataError(f"{given} does not exist; give a dataset's name, a folder or a table.")
+    else:
+        raise UnknownName("dataset (and no such folder)", given, DATASETS)
+    if strict:
+        from ddsh.datasets.inspection import refuse_broken
+
+        refuse_broken(dataset, on_progress)
+    return dataset
 
 
-def _names_lists(path: Path) -> bool:
-    """Return whether `path` is a list, a prefix of lists, or a folder with lists and no subfolder for a class."""
-    if path.suffix.lower() == ".txt":
-        return True
-    return lists.is_prefix(path) and not (path.is_dir() and any(child.is_dir() for child in path.iterdir()))
+def recognise(path: str | os.PathLike[str]) -> DatasetCard | None:
+    """Return the dataset whose official files are in this folder, or None."""
+    assert isinstance(DATASETS, _Registry)
+    cards = DATASETS.cards.values()
+    return next((card for card in cards if card.recognise and card.recognise(Path(path))), None)
 
 
-def _not_found(given: str) -> DataError | UnknownName:
-    if "/" in given or "\\" in given or "." in given:
-        return DataError(f"{given} does not exist; give a dataset's name, a folder or a table.")
-    return UnknownName("dataset (and no such folder)", given, DATASETS)
-
-
-def _loader(card: DatasetCard) -> Callable[..., Dataset]:
-    module, function = card.loader.split(":")
-    loader: Callable[..., Dataset] = getattr(importlib.import_module(module), function)
-    return loader
+def _call_loader(name: str, loader: str | Callable[..., Dataset], root: str | os.PathLike[str] | None) -> Dataset:
+    """Import a loader if needed, and call it with the data folder if it takes one."""
+    if isinstance(loader, str):
+        module, _, attribute = loader.partition(":")
+        try:
+            found: object = importlib.import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except Exception as error:  # foreign code can fail in any way
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise DataError(f"Dataset {name!r}: {loader} cannot be imported ({reason}).") from error
+    else:
+        found = loader
+    if not callable(found):
+        raise DataError(f"Dataset {name!r}: {loader} is no function; expected one that returns a Dataset.")
+    parameters = inspect.signature(found).parameters.values()
+    wanted = next((parameter for parameter in parameters if parameter.name in _FOLDER_PARAMETERS), None)
+    if wanted is None:
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        wanted = next((p for p in parameters if p.default is p.empty and p.kind in positional), None)
+    if wanted is None or (root is None and wanted.default is not wanted.empty):
+        dataset = found()
+    elif root is None:
+        raise DataError(f"{name}: say where its files are: root=... (command line: --root DIR or DDSH_DATA).")
+    elif wanted.kind is wanted.POSITIONAL_ONLY:
+        dataset = found(Path(root))
+    else:
+        dataset = found(**{wanted.name: Path(root)})
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"Dataset {name!r}: its loader returned {type(dataset).__name__}; expected a Dataset.")
+    return dataset

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ddsh.codes import MAX_BITS
 from ddsh.datasets import Protocol, get_protocol
+from ddsh.datasets.protocols import SubsampledProtocol
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.experiment.smaller import SmallerProtocol
 
 __all__ = ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"]
 
@@ -202,7 +202,7 @@ class Spec(_Part):
         whole, quick = get_protocol(self.protocol), self.quick
         if not self.is_quick or (quick.n_query, quick.n_train, quick.n_database) == (None, None, None):
             return whole
-        return SmallerProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
+        return SubsampledProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
 
     def folder(self, results: str | os.PathLike[str]) -> Path:
         """Return where its results go; those of a quick look are kept apart."""

@@ -210,7 +210,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
 def check_features(X: Any) -> NDArray[np.float64]:  # noqa: ANN401, N803
     """Return `X` as a finite matrix of float64, or raise."""
     try:
-        features: NDArray[np.float64] = check_array(X, dtype=np.float64, input_name="X")
+        features: NDArray[np.float64] = check_array(X, input_name="X").astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"Features must be a finite numeric matrix (n, d) with n >= 1. {error}") from error
     return features

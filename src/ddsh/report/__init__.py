@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from ddsh.report.build import Report, read_folder, write_report
     from ddsh.report.charts import FIGURES, FORMATS
     from ddsh.report.score_tables import markdown_table
-    from ddsh.report.table import Table
+    from ddsh.report.text_table import TextTable
 
-__all__ = ["FIGURES", "FORMATS", "Report", "Table", "markdown_table", "read_folder", "write_report"]
+__all__ = ["FIGURES", "FORMATS", "Report", "TextTable", "markdown_table", "read_folder", "write_report"]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
@@ -18,6 +18,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "build": ["Report", "read_folder", "write_report"],
         "charts": ["FIGURES", "FORMATS"],
         "score_tables": ["markdown_table"],
-        "table": ["Table"],
+        "text_table": ["TextTable"],
     },
 )

@@ -29,7 +29,7 @@ from ddsh.report.score_tables import (
 from ddsh.report.sections import Section, make_sections, missing_runs
 from ddsh.report.style import Style, Styles, count_of, make_styles, printable
 from ddsh.report.sweep import sweep_chart, sweep_table
-from ddsh.report.table import Table
+from ddsh.report.text_table import TextTable
 from ddsh.storage import atomic_write
 
 __all__ = ["PAGE", "Report", "read_folder", "write_report"]
@@ -103,11 +103,11 @@ class SectionView:
         Heading; with dataset and protocol if the experiment has several.
     numbers : list of (str, str, str)
         The most important numbers: name, value, note.
-    table : Table
+    table : TextTable
         MAP, or the settings of a sweep.
-    health : list of Table
+    health : list of TextTable
         Bit health at one code length; then at all, if there are several.
-    runs, parameters : Table
+    runs, parameters : TextTable
         Provenance of each run; parameters of each label.
     facts : dict of str to str
         Provenance of the section.
@@ -121,10 +121,10 @@ class SectionView:
     name: str
     title: str
     numbers: list[tuple[str, str, str]]
-    table: Table
-    health: list[Table]
-    runs: Table
-    parameters: Table
+    table: TextTable
+    health: list[TextTable]
+    runs: TextTable
+    parameters: TextTable
     facts: dict[str, str]
     case_study: CaseStudy | None
     charts: dict[str, dict[str, Any]] = field(default_factory=dict)

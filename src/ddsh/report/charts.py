@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from ddsh.evaluation.result import EpochRecord
 from ddsh.evaluation.scores import RADII
-from ddsh.report.runs import PrecisionRecallCurve
+from ddsh.report.runs import PrecisionRecallCurve, ReportedRun
 from ddsh.report.sections import Cell, Section
 
 __all__ = [
@@ -218,8 +218,7 @@ def success_rate_chart(section: Section) -> Chart:
             rates = [
                 (cell.n_bits, rate)
                 for cell in section.in_order()
-                if cell.label == label
-                and (rate := cell.spread(lambda run, radius=radius: run.success_rate.get(radius)))
+                if cell.label == label and (rate := cell.spread(partial(_success_rate, radius=radius)))
             ]
             if rates:
                 series.append(
@@ -338,6 +337,10 @@ CHARTS: Mapping[str, Callable[[Section], Chart]] = {
 
 FIGURES = (*CHARTS, "case-study", "settings")
 """Names of figures; a file is named ``<experiment>-<figure>``."""
+
+
+def _success_rate(run: ReportedRun, radius: int) -> float | None:
+    return run.success_rate.get(radius)
 
 
 def _panels_by_bits(section: Section, series: Callable[[Cell], Series | None], like: Panel) -> tuple[Panel, ...]:

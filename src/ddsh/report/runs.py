@@ -158,7 +158,7 @@ def _read_run(result: Result, problems: list[str]) -> ReportedRun:
         """Return a part of the result; an inconsistent one is a problem and left out."""
         try:
             return read()
-        except (ArtefactError, BrokenImage, ValueError):
+        except (ArtefactError, BrokenImage, ArithmeticError, TypeError, ValueError):
             problems.append(f"{result.path}: {name} is inconsistent; it is left out.")
             return None
 
@@ -180,10 +180,7 @@ def _read_run(result: Result, problems: list[str]) -> ReportedRun:
         map_low=scores.map_low,
         map_high=scores.map_high,
         setting={name: getattr(scores, name) for name in ("n_query", "n_database", "top_k", "ties")},
-        success_rate=part(
-            "success_rate", lambda: dict(zip(scores.success_rate, _shares(scores.success_rate.values()), strict=True))
-        )
-        or {},
+        success_rate=part("success_rate", lambda: _rates(scores.success_rate)) or {},
         by_rank=part("precision_recall.by_rank", lambda: _curve(curves.by_rank) if curves else None),
         by_radius=part("precision_recall.by_radius", lambda: _curve(curves.by_radius) if curves else None),
         history=part("history", lambda: _history(result.history)) or (),
@@ -217,6 +214,10 @@ def _numbers(values: Iterable[float], low: float = -math.inf, high: float = math
 
 def _shares(values: Iterable[float]) -> tuple[float, ...]:
     return _numbers(values, -_ROUNDING, 1 + _ROUNDING)
+
+
+def _rates(rates: Mapping[int, float]) -> dict[int, float]:
+    return dict(zip(rates, _shares(rates.values()), strict=True))
 
 
 def _curve(curve: Curve) -> PrecisionRecallCurve:

@@ -10,7 +10,7 @@ from ddsh.report.paper import Paper, read_paper
 from ddsh.report.runs import ReportedRun, read_runs
 from ddsh.report.sections import Cell, Section, flat_params, make_sections
 from ddsh.report.style import count_of, duration, memory, shorten
-from ddsh.report.table import Note, Table, TableCell
+from ddsh.report.text_table import Note, TableCell, TextTable
 
 __all__ = [
     "bit_health_table",
@@ -65,7 +65,7 @@ def markdown_table(results: Iterable[Result], experiment: str) -> str:
                 row.append(TableCell(cell.map.text(DIGITS), is_best=is_best, notes=notes) if cell else "–")
             rows.append(tuple(row))
         header = ("method", *(f"{n_bits} bits" for n_bits in section.bits))
-        tables.append(Table(header, tuple(rows)).to_markdown())
+        tables.append(TextTable(header, tuple(rows)).to_markdown())
     return "\n\n".join(tables)
 
 
@@ -73,7 +73,7 @@ def _is_best(section: Section, cell: Cell | None) -> bool:
     return cell is not None and cell.map.mean == section.best(cell.n_bits) and not cell.of_other_split
 
 
-def map_table(section: Section, paper: Paper) -> Table:
+def map_table(section: Section, paper: Paper) -> TextTable:
     """Return mean average precision, labels x code lengths, with the paper's scores."""
 
     def cell_of(label: str, n_bits: int) -> TableCell:
@@ -102,7 +102,7 @@ def map_table(section: Section, paper: Paper) -> Table:
         )
         return TableCell(cell.map.text(DIGITS), is_best=_is_best(section, cell), notes=tuple(notes), title=title)
 
-    return Table(
+    return TextTable(
         header=("method", *(f"{n_bits} bits" for n_bits in section.bits)),
         rows=tuple(
             (paper.name(label), *(cell_of(label, n_bits) for n_bits in section.bits)) for label in section.labels
@@ -113,7 +113,7 @@ def map_table(section: Section, paper: Paper) -> Table:
     )
 
 
-def bit_health_table(cells: Iterable[Cell], title: str, paper: Paper) -> Table:
+def bit_health_table(cells: Iterable[Cell], title: str, paper: Paper) -> TextTable:
     """Return balance, entropy and correlation of bits, for cells that record them."""
     rows = []
     for cell in cells:
@@ -133,10 +133,10 @@ def bit_health_table(cells: Iterable[Cell], title: str, paper: Paper) -> Table:
             )
         )
     header = ("method", "bits", "share of ones", "entropy", "mean |correlation|", "largest", "distinct codes", "")
-    return Table(header, tuple(rows), "lrrrrrrr", title)
+    return TextTable(header, tuple(rows), "lrrrrrrr", title)
 
 
-def runs_table(section: Section, paper: Paper) -> Table:
+def runs_table(section: Section, paper: Paper) -> TextTable:
     """Return all runs, with tie bounds, cost and origin."""
     rows: tuple[tuple[str | TableCell, ...], ...] = tuple(
         (
@@ -154,10 +154,10 @@ def runs_table(section: Section, paper: Paper) -> Table:
     )
     names = ("method", "bits", "seed", "split", "MAP", "worst ties", "best ties", "seconds", "memory")
     title = f"All runs, {section.experiment}"
-    return Table((*names, "network", "commit"), rows, "lrrr" + "r" * 5 + "ll", title, "runs")
+    return TextTable((*names, "network", "commit"), rows, "lrrr" + "r" * 5 + "ll", title, "runs")
 
 
-def parameters_table(section: Section, paper: Paper) -> Table:
+def parameters_table(section: Section, paper: Paper) -> TextTable:
     """Return the parameters of each label that all its runs share."""
     rows = []
     for label in section.labels:
@@ -173,7 +173,7 @@ def parameters_table(section: Section, paper: Paper) -> Table:
             if name not in ("n_bits", "seed") and all(other.get(name) == value for other in others)
         ]
         rows.append((paper.name(label), ", ".join(shared) or "defaults"))
-    return Table(("method", "parameters"), tuple(rows), "ll", f"Parameters, {section.experiment}", "settings")
+    return TextTable(("method", "parameters"), tuple(rows), "ll", f"Parameters, {section.experiment}", "settings")
 
 
 def provenance(section: Section) -> dict[str, str]:

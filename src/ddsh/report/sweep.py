@@ -7,7 +7,7 @@ from ddsh.report.charts import Chart, Panel, Series
 from ddsh.report.paper import Paper
 from ddsh.report.sections import Cell, Section, flat_params
 from ddsh.report.style import duration, shorten
-from ddsh.report.table import Note, Table, TableCell
+from ddsh.report.text_table import Note, TableCell, TextTable
 
 __all__ = ["sweep_chart", "sweep_table", "varying_settings"]
 
@@ -60,7 +60,7 @@ def _text(value: object) -> str:
     return _DEFAULT if value is None else f"{value:g}" if isinstance(value, float) else shorten(value)
 
 
-def sweep_table(section: Section, paper: Paper) -> Table:
+def sweep_table(section: Section, paper: Paper) -> TextTable:
     """Return the cells of a sweep, best first, with the settings that differ."""
     settings = varying_settings(section)
     names = [name for name in settings if name != "n_bits"]
@@ -84,7 +84,7 @@ def sweep_table(section: Section, paper: Paper) -> Table:
         )
 
     cells = sorted(section.in_order(), key=lambda cell: -cell.map.mean)
-    return Table(
+    return TextTable(
         header=("label", "MAP", "method", "bits", *(name.replace("_", " ") for name in names), "seeds", "time"),
         rows=tuple(row(cell) for cell in cells),
         align="lrlr" + "r" * (len(names) + 2),

@@ -15,10 +15,9 @@ from ddsh.index.rerank import Outputs, rerank_order
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
 from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
-from ddsh.search.live_index import AUTO
 from ddsh.search.local import LocalStore
 from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
-from ddsh.search.store import Entry, SearchManifest, Store, check_fingerprint
+from ddsh.search.store import AUTO, Entry, SearchManifest, Store, check_fingerprint
 
 __all__ = ["RERANKED", "WAIT_SECONDS", "ImageSearch"]
 
@@ -236,7 +235,7 @@ class ImageSearch:
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
-        encoded = None if _is_id(image) else self._encode(image)  # type: ignore[arg-type]
+        encoded = None if _is_id(image) else self._encode(image)
         with self._store.snapshot():
             code, outputs = encoded or self._stored_code(_as_id(image))
             n_wanted: int | None = k

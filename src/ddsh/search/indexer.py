@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ddsh.codes import BinaryCodes
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import (
     MAX_BYTES,

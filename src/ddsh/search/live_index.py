@@ -17,10 +17,10 @@ from ddsh.errors import ArtefactError
 from ddsh.index import get_index
 from ddsh.index.base import Index
 from ddsh.search.catalogue import Catalogue, State
+from ddsh.search.store import AUTO
 
-__all__ = ["AUTO", "LiveIndex"]
+__all__ = ["LiveIndex"]
 
-AUTO = "auto"
 _NAME = re.compile(r"([0-9]{12})-([0-9a-f]{16})")
 _MAX_BEHIND = 1 / 10
 """Share of changed entries above which the files are written again; fewer changes are applied at every opening."""

@@ -96,7 +96,7 @@ class LocalWriter(Catalogue, StoreWriter):
         self._removed += [path for path in paths if path.parent == self._images]
 
     def keep_image(self, name: str, data: bytes) -> Path:
-        """Write the image to the folder, unless it is there."""
+        """Write the image to the folder, unless it exists."""
         path = self._images / name
         if not path.exists():
             with atomic_write(path) as file:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from ddsh.datasets.dataset import Skipped
+from ddsh.datasets import Skipped
 from ddsh.search.store import Entry
 
 __all__ = ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"]

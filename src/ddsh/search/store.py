@@ -20,6 +20,7 @@ from ddsh.index.rerank import Outputs
 from ddsh.storage import Manifest
 
 __all__ = [
+    "AUTO",
     "Content",
     "Entry",
     "Ids",
@@ -30,6 +31,9 @@ __all__ = [
     "StoredFile",
     "check_fingerprint",
 ]
+
+AUTO = "auto"
+"""Name of an index that lets the store choose."""
 
 Ids: TypeAlias = NDArray[np.int64]
 

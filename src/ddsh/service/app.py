@@ -1,4 +1,4 @@
-"""The service as an ASGI app."""
+"""The FastAPI application."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,39 +7,51 @@ from fastapi import FastAPI
 
 import ddsh
 from ddsh.search import ImageSearch
-from ddsh.service import pages, problems, routes
-from ddsh.service.desk import Desk
-from ddsh.service.edge import Edge
+from ddsh.service.error_handlers import EXCEPTION_HANDLERS
+from ddsh.service.handlers import ServiceState
+from ddsh.service.middleware import ServiceMiddleware
+from ddsh.service.routes import router
 from ddsh.service.settings import Settings
 
-_ABOUT = "Find images by what they show, with very short binary codes."
+__all__ = ["create_app"]
 
 
 def create_app(search: ImageSearch, settings: Settings, hosts: frozenset[str] | None = None) -> FastAPI:
-    """Return the service.
+    """Create the FastAPI application.
 
     Parameters
     ----------
     search : ImageSearch
-        Where to search; it stays open for as long as the service is used, and is closed by the caller.
+        An open search index. The caller closes it when the application has stopped.
     settings : Settings
-        The limits, and who may change the index.
+        Limits and access token.
     hosts : frozenset of str, optional
-        Names that requests may be for; see :func:`ddsh.service.security.names_of`. By default any.
+        Accepted names in the ``Host`` header, see :func:`ddsh.service.middleware.allowed_hosts`.
+        All are accepted by default.
+
+    Returns
+    -------
+    FastAPI
+        The application.
     """
-    desk = Desk(search, settings)
+    state = ServiceState(search, settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Stop the worker threads when the server stops."""
+        yield
+        state.close()
+
     app = FastAPI(
-        title="ddsh", version=ddsh.__version__, description=_ABOUT, docs_url=None, redoc_url=None, lifespan=_lifespan
+        title="ddsh",
+        version=ddsh.__version__,
+        description="Content-based image search with short binary codes.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        exception_handlers=dict(EXCEPTION_HANDLERS),
     )
-    app.state.desk = desk
-    app.include_router(routes.router)
-    app.include_router(pages.router)
-    problems.install(app)
-    app.add_middleware(Edge, metrics=desk.metrics, hosts=hosts)
+    app.state.service = state
+    app.include_router(router)
+    app.add_middleware(ServiceMiddleware, metrics=state.metrics, hosts=hosts)
     return app
-
-
-@asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
-    app.state.desk.close()

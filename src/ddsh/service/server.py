@@ -1,4 +1,4 @@
-"""The server: an address, an index, and a process that stops when it is told to, but not before requests have ended."""
+"""The server: listening socket, index, uvicorn, and a graceful shutdown."""
 
 import asyncio
 import errno
@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
-from typing import NoReturn
 
 import h11
 import uvicorn
@@ -20,28 +18,32 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddsh.errors import DdshError
 from ddsh.search import ImageSearch
-from ddsh.search.engine import WAIT_SECONDS
 from ddsh.service.app import create_app
-from ddsh.service.security import is_loopback, names_of
+from ddsh.service.middleware import allowed_hosts, is_loopback
 from ddsh.service.settings import Settings
 
+__all__ = ["ServerInfo", "create_server", "listen", "serve"]
+
 _BACKLOG = 512
+_MAX_LOCK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Started:
-    """A service that is about to answer.
+class ServerInfo:
+    """Description of a server that is about to accept requests.
 
     Parameters
     ----------
     url : str
-        Its address.
+        Its URL.
     is_local : bool
-        Whether only this machine can reach it.
-    n_images, n_bits : int
-        What it searches in.
+        Whether it can be reached from this machine only.
+    n_images : int
+        Number of images in the index.
+    n_bits : int
+        Code length.
     read_only : bool
-        Whether nobody may change the index.
+        Whether the index cannot be changed through the service.
     """
 
     url: str
@@ -58,9 +60,9 @@ def serve(
     settings: Settings,
     *,
     access_log: bool = False,
-    on_start: Callable[[Started], None] | None = None,
+    on_start: Callable[[ServerInfo], None] | None = None,
 ) -> None:
-    """Serve a search index until the process is told to stop; requests under way are answered first.
+    """Serve a search index until SIGTERM or Ctrl-C; requests in progress are completed.
 
     Parameters
     ----------
@@ -69,53 +71,108 @@ def serve(
     host : str
         Name or address to listen on.
     port : int
-        Port; 0 takes a free one.
+        Port to listen on; 0 chooses a free port.
     settings : Settings
-        The limits, and who may change the index.
+        Limits and access token.
     access_log : bool
         Log every request.
     on_start : callable, optional
-        Told when requests can come.
+        Called when the socket listens and the index is open.
     """
-    with _ends_when_told(), listening(host, port) as listener:
-        address: str = listener.getsockname()[0]
-        hosts = names_of(address, settings.allow_hosts)
-        with ImageSearch.open(folder, wait=min(WAIT_SECONDS, settings.timeout / 2)) as search:
-            server = make_server(create_app(search, settings, hosts), settings, access_log=access_log)
-            if on_start:
-                on_start(Started(_url(listener), is_loopback(address), len(search), search.n_bits, settings.read_only))
-            server.run([listener])
+    # uvicorn handles SIGTERM while it runs; before and after that, it is a normal exit.
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with listen(host, port) as listener:
+            address, actual_port = listener.getsockname()[:2]
+            hosts = allowed_hosts(address, settings.allowed_hosts)
+            # An answer must not be late because a writer held the lock for too long.
+            with ImageSearch.open(folder, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2)) as search:
+                server = create_server(create_app(search, settings, hosts), settings, access_log=access_log)
+                if on_start:
+                    url = f"http://[{address}]:{actual_port}" if ":" in address else f"http://{address}:{actual_port}"
+                    on_start(
+                        ServerInfo(url, is_loopback(address), len(search), search.n_bits, read_only=settings.read_only)
+                    )
+                server.run([listener])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Yield a socket that listens, or say in one line why there is none."""
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """Open a listening socket.
+
+    Parameters
+    ----------
+    host : str
+        Name or address to listen on.
+    port : int
+        Port to listen on; 0 chooses a free port.
+
+    Raises
+    ------
+    DdshError
+        If the host is unknown, or the port is taken or not permitted.
+    """
     try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a name"
-        raise DdshError(f"The host {host!r} is not known ({reason}); try 127.0.0.1.") from error
-    problem: OSError | None = None
-    for family, *_, address in places:
+        reason = getattr(error, "strerror", None) or "not a valid name"
+        raise DdshError(f"The host {host!r} is unknown ({reason}); try 127.0.0.1.") from error
+    failure: OSError | None = None
+    for family, *_, address in candidates:
         with socket.socket(family, socket.SOCK_STREAM) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind(address)
                 listener.listen(_BACKLOG)
             except OSError as error:
-                problem = error
+                failure = error
                 continue
             yield listener
             return
-    raise DdshError(_why_not(host, port, problem)) from problem
+    if failure is not None and failure.errno == errno.EADDRINUSE:
+        raise DdshError(f"Port {port} on {host} is already in use; choose another one with --port.") from failure
+    reason = "no address" if failure is None else failure.strerror or str(failure)
+    raise DdshError(f"Cannot listen on {host}, port {port} ({reason}); change --host or --port.") from failure
 
 
-def make_server(app: FastAPI, settings: Settings, *, access_log: bool = False) -> uvicorn.Server:
-    """Return a server for the app; ``should_exit`` stops it."""
+def create_server(app: FastAPI, settings: Settings, *, access_log: bool = False) -> uvicorn.Server:
+    """Create a uvicorn server; set its ``should_exit`` to stop it.
+
+    Parameters
+    ----------
+    app : FastAPI
+        The application.
+    settings : Settings
+        Its timeout also limits how long headers may take to arrive.
+    access_log : bool
+        Log every request.
+    """
+
+    class TimeoutProtocol(H11Protocol):
+        """HTTP protocol that closes connections whose request headers do not arrive in time."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Start the periodic check."""
+            super().connection_made(transport)
+            self.check_headers(None)
+
+        def check_headers(self, previous: object) -> None:
+            """Close the connection if it still waits for the same headers as at the previous check."""
+            if self.transport.is_closing():
+                return
+            waits_for_headers = self.conn.their_state is h11.IDLE
+            current = (self.cycle or self) if waits_for_headers else None
+            if previous is not None and previous is current:
+                self.transport.close()
+            else:
+                self.loop.call_later(settings.timeout, self.check_headers, current)
+
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=_impatient(settings.timeout),
+            http=TimeoutProtocol,
             loop="asyncio",
             ws="none",
             log_config=None,
@@ -125,55 +182,3 @@ def make_server(app: FastAPI, settings: Settings, *, access_log: bool = False) -
             timeout_graceful_shutdown=math.ceil(2 * settings.timeout),
         )
     )
-
-
-def _impatient(seconds: float) -> type[H11Protocol]:
-    """Return a protocol that hangs up where a request's headers do not arrive in time."""
-
-    class Impatient(H11Protocol):
-        """Looks from time to time whether the headers have come."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Begin to watch."""
-            super().connection_made(transport)
-            self._watch(None)
-
-        def _watch(self, before: object) -> None:
-            if self.transport.is_closing():
-                return
-            if before is not None and before is self._waits_for():
-                self.transport.close()
-            else:
-                self.loop.call_later(seconds, self._watch, self._waits_for())
-
-        def _waits_for(self) -> object:
-            """Return what has happened so far, if the next thing to happen is the arrival of headers."""
-            return (self.cycle or self) if self.conn.their_state is h11.IDLE else None
-
-    return Impatient
-
-
-@contextmanager
-def _ends_when_told() -> Iterator[None]:
-    """Make SIGTERM an ordinary end, before and after the server, which handles it by itself while it runs."""
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _end(_: int, __: FrameType | None) -> NoReturn:
-    sys.exit(0)
-
-
-def _url(listener: socket.socket) -> str:
-    address, port = listener.getsockname()[:2]
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-
-
-def _why_not(host: str, port: int, error: OSError | None) -> str:
-    if error is not None and error.errno == errno.EADDRINUSE:
-        return f"Port {port} of {host} is taken; choose another one with --port."
-    reason = (error.strerror or str(error)) if error is not None else "no address"
-    return f"Cannot listen on {host}, port {port} ({reason}); choose others with --host and --port."

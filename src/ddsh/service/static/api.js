@@ -1,35 +1,37 @@
-// What the page asks the service. Addresses are relative, so that it also works below another path.
+// Client of the HTTP API. URLs are relative, so that the page also works below a path prefix.
 
 import { toQuery } from "./state.js";
 
-export class Refused extends Error {
-  constructor(line, status) {
-    super(line);
-    this.mayTryAgain = status === 0 || status === 408 || status >= 500;
+export class RequestError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.canRetry = status === 0 || status === 408 || status >= 500;
   }
 }
 
-async function ask(address, options = {}) {
-  let answer;
+async function request(url, options = {}) {
+  let response;
   try {
-    answer = await fetch(address, options);
+    response = await fetch(url, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The service cannot be reached.", 0);
+    throw new RequestError("The service cannot be reached.", 0);
   }
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(content.error ?? `The service answered with status ${answer.status}.`, answer.status);
+  const content = await response.json().catch(() => ({}));
+  if (!response.ok) {
+    throw new RequestError(content.error ?? `The service responded with status ${response.status}.`, response.status);
+  }
   return content;
 }
 
-export const askFacts = () => ask("info");
+export const getInfo = () => request("info");
 
-export const askSamples = (n) => ask(`samples?n=${n}`);
+export const getSamples = (n) => request(`samples?n=${n}`);
 
-export const askItem = (id, signal) => ask(`items/${id}`, { signal });
+export const getItem = (id, signal) => request(`items/${id}`, { signal });
 
 export function search(state, file, signal) {
-  if (file === null) return ask(`search?${toQuery(state)}`, { signal });
+  if (file === null) return request(`search?${toQuery(state)}`, { signal });
   const headers = { "Content-Type": file.type || "application/octet-stream" };
-  return ask(`search?${toQuery(state)}`, { method: "POST", body: file, headers, signal });
+  return request(`search?${toQuery(state)}`, { method: "POST", body: file, headers, signal });
 }

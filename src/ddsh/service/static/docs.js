@@ -1,94 +1,96 @@
-// What openapi.json says, to be read.
+// Documentation of the API, generated from openapi.json.
 
-import { element } from "./drawing.js";
+import { createElement } from "./components.js";
 
-const place = document.getElementById("operations");
+const container = document.getElementById("operations");
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 
 const resolve = (api, schema) =>
   schema?.$ref ? schema.$ref.split("/").slice(1).reduce((part, name) => part[name], api) : schema ?? {};
 
-function kind(api, schema) {
-  const found = resolve(api, schema);
-  if (found.anyOf) return found.anyOf.map((each) => kind(api, each)).filter((name) => name !== "null").join(" or ");
-  if (found.type === "array") return `list of ${kind(api, found.items)}`;
+function typeName(api, schema) {
+  const resolved = resolve(api, schema);
+  if (resolved.anyOf) {
+    return resolved.anyOf.map((each) => typeName(api, each)).filter((name) => name !== "null").join(" or ");
+  }
+  if (resolved.type === "array") return `list of ${typeName(api, resolved.items)}`;
   const limits = [
-    found.minimum !== undefined ? `${found.minimum} or more` : "",
-    found.maximum !== undefined && found.maximum < 2 ** 53 ? `${found.maximum} at most` : "",
+    resolved.minimum !== undefined ? `min. ${resolved.minimum}` : "",
+    resolved.maximum !== undefined && resolved.maximum < 2 ** 53 ? `max. ${resolved.maximum}` : "",
   ].filter(Boolean);
-  const name = found.properties ? found.title : found.const ? `"${found.const}"` : found.type;
+  const name = resolved.properties ? resolved.title : resolved.const ? `"${resolved.const}"` : resolved.type;
   return [name, ...limits].join(", ");
 }
 
-function table(rows) {
-  const cell = (content) => element("td", {}, content);
-  return element("table", {}, element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map(cell)))));
+function createTable(rows) {
+  const cell = (content) => createElement("td", {}, content);
+  const body = createElement("tbody", {}, ...rows.map((row) => createElement("tr", {}, ...row.map(cell))));
+  return createElement("table", {}, body);
 }
 
-const code = (text) => element("code", { textContent: text });
+const code = (text) => createElement("code", { textContent: text });
 
-function argumentsOf(api, operation) {
+function parameterRows(api, operation) {
   return (operation.parameters ?? []).map((each) => {
-    const usual = each.schema.default ?? null;
-    const notes = each.required ? "required" : usual === null ? "" : `usually ${JSON.stringify(usual)}`;
-    const about = each.description ?? each.schema.description ?? "";
-    return [code(each.name), kind(api, each.schema), [about, notes && `(${notes})`].filter(Boolean).join(" ")];
+    const defaultValue = each.schema.default ?? null;
+    const note = each.required ? "required" : defaultValue === null ? "" : `default ${JSON.stringify(defaultValue)}`;
+    const description = each.description ?? each.schema.description ?? "";
+    return [code(each.name), typeName(api, each.schema), [description, note && `(${note})`].filter(Boolean).join(" ")];
   });
 }
 
-function answerOf(api, operation) {
-  const [status, answer] = Object.entries(operation.responses).find(([name]) => name.startsWith("2"));
-  const [media, content] = Object.entries(answer.content ?? {})[0] ?? ["", {}];
+function describeResponse(api, operation) {
+  const [status, response] = Object.entries(operation.responses).find(([name]) => name.startsWith("2"));
+  const [mediaType, content] = Object.entries(response.content ?? {})[0] ?? ["", {}];
   let schema = resolve(api, content.schema);
-  const several = schema.type === "array";
-  if (several) schema = resolve(api, schema.items);
-  const fields = Object.entries(schema.properties ?? {});
+  const isList = schema.type === "array";
+  if (isList) schema = resolve(api, schema.items);
+  const row = (name, field) => [code(name), typeName(api, field), field.description ?? ""];
+  const rows = Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
+    const inner = field.type === "array" ? Object.entries(resolve(api, field.items).properties ?? {}) : [];
+    return [row(name, field), ...inner.map(([each, innerField]) => row(`${name}[].${each}`, innerField))];
+  });
   return {
-    title: `Answer ${status}${media ? `, ${media}` : ""}${several ? ", a list of" : ""}`,
-    about: schema.description ?? "",
-    rows: fields.flatMap(([name, field]) => fieldRows(api, name, field)),
+    title: `Response ${status}${mediaType ? `, ${mediaType}` : ""}${isList ? ", a list of" : ""}`,
+    description: schema.description ?? "",
+    rows,
   };
 }
 
-function fieldRows(api, name, field) {
-  const inner = field.type === "array" ? Object.entries(resolve(api, field.items).properties ?? {}) : [];
-  return [
-    [code(name), kind(api, field)],
-    ...inner.map(([each, schema]) => [code(`${name}[].${each}`), kind(api, schema)]),
-  ];
-}
-
-function example(method, path, operation) {
+function curlExample(method, path, operation) {
   const required = (operation.parameters ?? []).filter((each) => each.required && each.in === "query");
   const query = required.map((each) => `${each.name}=17`).join("&");
-  const address = `${base}${path.replace("{id}", "17")}${query && `?${query}`}`;
+  const url = `${base}${path.replace("{id}", "17")}${query && `?${query}`}`;
   const parts = ["curl"];
   if (operation.security) parts.push('-H "Authorization: Bearer $DDSH_TOKEN"');
   if (operation.requestBody) parts.push("--data-binary @photo.jpg");
   else if (method !== "get") parts.push(`-X ${method.toUpperCase()}`);
-  return [...parts, `'${address}'`].join(" ");
+  return [...parts, `'${url}'`].join(" ");
 }
 
-function draw(api, path, method, operation) {
-  const answer = answerOf(api, operation);
-  const rows = argumentsOf(api, operation);
-  const title = (text) => element("h3", { textContent: text });
-  const body = element("div", { className: "body" }, element("pre", { textContent: example(method, path, operation) }));
+function createOperation(api, path, method, operation) {
+  const example = createElement("pre", { textContent: curlExample(method, path, operation) });
+  const body = createElement("div", { className: "body" }, example);
+  const heading = (text) => createElement("h3", { textContent: text });
   if (operation.requestBody) {
-    const kinds = Object.keys(operation.requestBody.content).join(" or ");
-    body.append(element("p", { textContent: `Body: ${kinds} (field “image”).` }));
+    const mediaTypes = Object.keys(operation.requestBody.content).join(" or ");
+    body.append(createElement("p", { textContent: `Body: ${mediaTypes} (field “image”).` }));
   }
-  if (rows.length) body.append(title("Arguments"), table(rows));
-  body.append(title(answer.title));
-  if (answer.rows.length) body.append(element("p", { textContent: answer.about }), table(answer.rows));
-  const summary = element(
+  const rows = parameterRows(api, operation);
+  if (rows.length) body.append(heading("Parameters"), createTable(rows));
+  const response = describeResponse(api, operation);
+  body.append(heading(response.title));
+  if (response.rows.length) {
+    body.append(createElement("p", { textContent: response.description }), createTable(response.rows));
+  }
+  const summary = createElement(
     "summary",
     {},
-    element("span", { className: "method", textContent: method.toUpperCase() }),
+    createElement("span", { className: "method", textContent: method.toUpperCase() }),
     code(path),
-    element("span", { className: "about", textContent: operation.description }),
+    createElement("span", { className: "description", textContent: operation.description }),
   );
-  return element("details", {}, summary, body);
+  return createElement("details", {}, summary, body);
 }
 
 const api = await (await fetch("openapi.json")).json();
@@ -97,8 +99,8 @@ for (const [path, methods] of Object.entries(api.paths)) {
   for (const [method, operation] of Object.entries(methods)) {
     if (operation.tags[0] !== tag) {
       tag = operation.tags[0];
-      place.append(element("h2", { textContent: tag }));
+      container.append(createElement("h2", { textContent: tag }));
     }
-    place.append(draw(api, path, method, operation));
+    container.append(createOperation(api, path, method, operation));
   }
 }

@@ -1,46 +1,57 @@
-// The search page: the address says what is searched for, everything else follows from it.
+// Search page. The fragment of the URL holds the search; the page is rendered from it.
 
-import { Refused, askFacts, askItem, askSamples, search } from "./api.js";
-import { bits, card, element, images, isTiny, pictureOf, size, strip, time } from "./drawing.js";
+import { RequestError, getInfo, getItem, getSamples, search } from "./api.js";
+import {
+  codeStrip,
+  createCard,
+  createElement,
+  formatBits,
+  formatImages,
+  formatSize,
+  formatTime,
+  imageUrl,
+  isTiny,
+} from "./components.js";
 import { readState, writeState } from "./state.js";
 
 const N_SAMPLES = 18;
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 
-const uploads = new Map(); // by number, for as long as the page is open
-const clicked = new Map(); // by address: the image that was clicked there
-let facts = null;
+const uploads = new Map(); // uploaded files by number, kept while the page is open
+const clicked = new Map(); // by URL fragment: the id of the image clicked there
+let info = null;
 let samples = null;
 let state = readState(location.hash);
-let underway = new AbortController();
-let focusNext = false;
+let pending = new AbortController();
+let focusResults = false;
 
-const busy = (is) => at("results").setAttribute("aria-busy", is);
+const setBusy = (busy) => byId("results").setAttribute("aria-busy", busy);
 
-function go(changes) {
+function navigate(changes) {
   const next = writeState({ ...state, ...changes });
   if (next === writeState(state)) return;
-  busy(true);
+  setBusy(true);
   location.hash = next;
 }
 
-// Images to search with
+// Query image
 
-function take(file) {
+function searchWithFile(file) {
   if (!file) return;
-  if (facts && file.size > facts.max_upload_bytes) {
-    complain(new Refused(`This file has ${size(file.size)}; the limit is ${size(facts.max_upload_bytes)}.`, 413));
+  if (info && file.size > info.max_upload_bytes) {
+    const limit = formatSize(info.max_upload_bytes);
+    showError(new RequestError(`The file has ${formatSize(file.size)}; the limit is ${limit}.`, 413));
     return;
   }
   const upload = uploads.size + 1;
   uploads.set(upload, { file, url: URL.createObjectURL(file) });
-  go({ id: null, upload });
+  navigate({ id: null, upload });
 }
 
-at("choose").addEventListener("click", () => at("file").click());
+byId("choose").addEventListener("click", () => byId("file").click());
 
-at("file").addEventListener("change", (event) => {
-  take(event.target.files[0]);
+byId("file").addEventListener("change", (event) => {
+  searchWithFile(event.target.files[0]);
   event.target.value = "";
 });
 
@@ -48,14 +59,14 @@ document.addEventListener("paste", (event) => {
   const file = [...event.clipboardData.files].find((each) => each.type.startsWith("image/"));
   if (file) {
     event.preventDefault();
-    take(file);
+    searchWithFile(file);
   }
 });
 
-const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
 document.addEventListener("dragover", (event) => {
-  if (!carriesFiles(event)) return;
+  if (!hasFiles(event)) return;
   event.preventDefault();
   document.body.classList.add("dragging");
 });
@@ -66,259 +77,244 @@ document.addEventListener("dragleave", (event) => {
 
 document.addEventListener("drop", (event) => {
   document.body.classList.remove("dragging");
-  if (!carriesFiles(event)) return;
+  if (!hasFiles(event)) return;
   event.preventDefault();
-  take(event.dataTransfer.files[0]);
+  searchWithFile(event.dataTransfer.files[0]);
 });
 
-// How to search
+// Search options
 
-function showControls() {
-  at("k").value = state.k;
-  at("radius").value = state.radius ?? facts.n_bits;
+function showOptions() {
+  byId("k").value = state.k;
+  byId("radius").value = state.radius ?? info.n_bits;
   showRadius();
-  at("label").value = state.label ?? "";
-  at("rerank").checked = state.rerank;
+  byId("label").value = state.label ?? "";
+  byId("rerank").checked = state.rerank;
 }
 
-function chosenRadius() {
-  const value = Number(at("radius").value);
-  return value >= facts.n_bits ? null : value; // all codes are that near
+function selectedRadius() {
+  const value = Number(byId("radius").value);
+  return value >= info.n_bits ? null : value; // no code is farther away
 }
 
 function showRadius() {
-  const radius = chosenRadius();
-  const shown = radius === null ? "any" : radius === 0 ? "same code" : `up to ${bits(radius)}`;
-  at("radius-shown").textContent = shown;
-  at("radius").setAttribute("aria-valuetext", shown);
+  const radius = selectedRadius();
+  const text = radius === null ? "any" : radius === 0 ? "same code" : `up to ${formatBits(radius)}`;
+  byId("radius-shown").textContent = text;
+  byId("radius").setAttribute("aria-valuetext", text);
 }
 
-function prepareControls() {
-  at("k").max = facts.max_k;
-  at("radius").max = facts.n_bits;
-  const names = Object.entries(facts.labels);
-  const options = names.map(([name, count]) =>
-    element("option", { value: name, textContent: `${name} (${count.toLocaleString("en")})` }),
+function initialiseOptions() {
+  byId("k").max = info.max_k;
+  byId("radius").max = info.n_bits;
+  const labels = Object.entries(info.labels);
+  const options = labels.map(([name, count]) =>
+    createElement("option", { value: name, textContent: `${name} (${count.toLocaleString("en")})` }),
   );
-  if (facts.n_labels > names.length) {
-    // Too many to choose from: the most frequent are offered, any may be written.
-    at("label").replaceWith(element("input", { type: "text", id: "label", placeholder: "any", autocomplete: "off" }));
-    at("label").setAttribute("list", "labels");
-    at("label-row").append(element("datalist", { id: "labels" }, ...options));
+  if (info.n_labels > labels.length) {
+    // Too many labels for a menu: a text field that suggests the most frequent ones.
+    const field = createElement("input", { type: "text", id: "label", placeholder: "any", autocomplete: "off" });
+    byId("label").replaceWith(field);
+    field.setAttribute("list", "labels");
+    byId("label-row").append(createElement("datalist", { id: "labels" }, ...options));
   } else {
-    at("label").append(...options);
+    byId("label").append(...options);
   }
-  at("label-row").hidden = facts.n_labels === 0;
+  byId("label-row").hidden = info.n_labels === 0;
 }
 
-at("controls").addEventListener("submit", (event) => event.preventDefault());
-at("radius").addEventListener("input", showRadius);
-at("controls").addEventListener("change", () => {
-  const k = Math.min(facts.max_k, Math.max(1, Math.round(Number(at("k").value)) || 1));
-  go({ k, radius: chosenRadius(), label: at("label").value || null, rerank: at("rerank").checked });
-  at("k").value = k;
+byId("controls").addEventListener("submit", (event) => event.preventDefault());
+byId("radius").addEventListener("input", showRadius);
+byId("controls").addEventListener("change", () => {
+  const k = Math.min(info.max_k, Math.max(1, Math.round(Number(byId("k").value)) || 1));
+  navigate({ k, radius: selectedRadius(), label: byId("label").value || null, rerank: byId("rerank").checked });
+  byId("k").value = k;
 });
-at("widen").addEventListener("click", () => {
-  focusNext = true;
-  go({ radius: null });
+byId("remove-radius").addEventListener("click", () => {
+  focusResults = true;
+  navigate({ radius: null });
 });
 
-// What is shown
+// Rendering
 
-function showFacts() {
-  const shown = [
-    [facts.n_images.toLocaleString("en"), facts.n_images === 1 ? "image" : "images"],
-    [facts.n_bits, facts.n_bits === 1 ? "bit each" : "bits each"],
-    [size(facts.n_bytes), "of codes"],
-    [facts.n_codes.toLocaleString("en"), facts.n_codes === 1 ? "distinct code" : "distinct codes"],
+function showStatistics() {
+  const statistics = [
+    [info.n_images.toLocaleString("en"), info.n_images === 1 ? "image" : "images"],
+    [info.n_bits, info.n_bits === 1 ? "bit each" : "bits each"],
+    [formatSize(info.n_bytes), "of codes"],
+    [info.n_codes.toLocaleString("en"), info.n_codes === 1 ? "distinct code" : "distinct codes"],
   ];
-  at("facts").replaceChildren(
-    ...shown.map(([value, name]) =>
-      element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value })),
+  byId("statistics").replaceChildren(
+    ...statistics.map(([value, name]) =>
+      createElement("div", {}, createElement("dt", { textContent: name }), createElement("dd", { textContent: value })),
     ),
   );
 }
 
-function complain(error) {
-  at("problem").replaceChildren(element("span", { textContent: error.message }));
-  if (error.mayTryAgain) {
-    const again = element("button", { type: "button", textContent: "Try again" });
-    again.addEventListener("click", show);
-    at("problem").append(again);
+function showError(error) {
+  byId("error").replaceChildren(createElement("span", { textContent: error.message }));
+  if (error.canRetry) {
+    const retry = createElement("button", { type: "button", textContent: "Try again" });
+    retry.addEventListener("click", render);
+    byId("error").append(retry);
   }
 }
 
-function clear() {
-  at("problem").replaceChildren();
-  at("nothing").hidden = true;
-}
-
 function showQuery(item, upload) {
-  const asked = item !== null || upload !== null;
-  at("query").classList.toggle("asked", asked);
-  at("caption").hidden = !asked;
-  at("preview").hidden = !asked;
-  at("no-preview").hidden = true;
-  at("query-strip").replaceChildren();
-  at("choose").textContent = asked ? "Choose another image" : "Choose an image";
-  if (!asked) return;
-  at("preview").src = item ? pictureOf(item) : upload.url;
-  at("preview").alt = item ? `Query: image ${item.id}` : "Query: your image";
-  at("query-label").textContent = item ? item.labels.join(", ") || `Image ${item.id}` : "Your image";
-  at("query-name").textContent = item ? item.name : upload.file.name;
-  at("original").hidden = item === null;
-  at("original").href = item ? `images/${item.id}` : "#";
-  at("restart").href = writeState({ ...state, id: null, upload: null });
+  const hasQuery = item !== null || upload !== null;
+  byId("query").classList.toggle("has-query", hasQuery);
+  byId("caption").hidden = !hasQuery;
+  byId("preview").hidden = !hasQuery;
+  byId("no-preview").hidden = true;
+  byId("query-strip").replaceChildren();
+  byId("choose").textContent = hasQuery ? "Choose another image" : "Choose an image";
+  if (!hasQuery) return;
+  byId("preview").src = item ? imageUrl(item) : upload.url;
+  byId("preview").alt = item ? `Query: image ${item.id}` : "Query: your image";
+  byId("query-label").textContent = item ? item.labels.join(", ") || `Image ${item.id}` : "Your image";
+  byId("query-name").textContent = item ? item.name : upload.file.name;
+  byId("original").hidden = item === null;
+  byId("original").href = item ? `images/${item.id}` : "#";
+  byId("reset").href = writeState({ ...state, id: null, upload: null });
 }
 
-at("preview").addEventListener("error", () => {
-  at("preview").hidden = true;
-  at("no-preview").hidden = false;
+byId("preview").addEventListener("error", () => {
+  byId("preview").hidden = true;
+  byId("no-preview").hidden = false;
 });
 
-at("preview").addEventListener("load", ({ target }) => {
+byId("preview").addEventListener("load", ({ target }) => {
   target.classList.toggle("tiny", isTiny({ width: target.naturalWidth, height: target.naturalHeight }));
 });
 
 async function showStart(signal) {
   showQuery(null, null);
-  at("title").textContent = facts.n_images ? "Start from one of these" : "This index is empty";
-  at("status").textContent = facts.n_images
-    ? "Or bring an image of your own: the nearest images are found by their binary codes."
+  byId("title").textContent = info.n_images ? "Images of the index" : "This index is empty";
+  byId("status").textContent = info.n_images
+    ? "Click an image to find similar ones, or search with your own."
     : "Add images with: ddsh index add INDEX IMAGES";
-  at("legend").hidden = true;
-  at("shuffle").hidden = facts.n_images <= N_SAMPLES;
-  samples ??= await askSamples(N_SAMPLES);
+  byId("legend").hidden = true;
+  byId("shuffle").hidden = info.n_images <= N_SAMPLES;
+  samples ??= await getSamples(N_SAMPLES);
   if (signal.aborted) return;
-  fill(samples);
-  document.title = "ddsh – search by image";
+  showCards(samples);
+  document.title = "ddsh – image search";
 }
 
-at("shuffle").addEventListener("click", () => {
+byId("shuffle").addEventListener("click", () => {
   samples = null;
-  show();
+  render();
 });
 
-function fill(items) {
-  const address = (item) => writeState({ ...state, id: item.id, upload: null });
-  at("grid").replaceChildren(...items.map((item) => card(item, address(item), item.id === state.id)));
+function showCards(items) {
+  const url = (item) => writeState({ ...state, id: item.id, upload: null });
+  byId("grid").replaceChildren(...items.map((item) => createCard(item, url(item), item.id === state.id)));
 }
 
-function summary(answer) {
-  const count = answer.hits.length;
-  const distances = answer.hits.map((hit) => hit.distance);
-  const [least, most] = [Math.min(...distances), Math.max(...distances)];
-  const away = least === most ? bits(most) : `${least} to ${bits(most)}`;
-  const labelled = answer.label === null ? "" : ` with the label ${answer.label}`;
-  const all = images(facts.n_images);
-  return `${count.toLocaleString("en")} of ${all}${labelled}, ${away} away, found in ${time(answer.seconds)}.`;
-}
-
-function showAnswer(answer) {
-  const found = answer.hits.length > 0;
-  at("title").textContent = found ? "Nearest images" : "Nothing found";
-  at("legend").hidden = !found;
-  at("query-strip").replaceChildren(...(answer.bits ? [strip(answer.bits)] : []));
-  fill(answer.hits);
-  if (found) at("status").textContent = summary(answer);
-  else showNothing(answer);
-}
-
-function showNothing(answer) {
-  const which = answer.label === null ? "No image" : `No image with the label ${answer.label}`;
-  const line =
-    answer.radius === null ? "There is no image to be found." :
-    answer.radius === 0 ? `${which} has the same code.` :
-    `${which} is within ${bits(answer.radius)} of this one.`;
-  at("status").textContent = `Nothing among ${images(facts.n_images)}, looked for in ${time(answer.seconds)}.`;
-  at("nothing-line").textContent = line;
-  at("nothing-advice").textContent = answer.radius === null ? "" : "Widen the radius, or see what is nearest.";
-  at("widen").hidden = answer.radius === null;
-  at("nothing").hidden = false;
+function showResults(response) {
+  const { hits, label, radius } = response;
+  const [total, time] = [formatImages(info.n_images), formatTime(response.seconds)];
+  byId("title").textContent = hits.length ? "Most similar images" : "No results";
+  byId("legend").hidden = hits.length === 0;
+  byId("query-strip").replaceChildren(...(response.bits ? [codeStrip(response.bits)] : []));
+  showCards(hits);
+  if (hits.length) {
+    const distances = hits.map((hit) => hit.distance);
+    const [least, most] = [Math.min(...distances), Math.max(...distances)];
+    const range = least === most ? formatBits(most) : `${least} to ${formatBits(most)}`;
+    const withLabel = label === null ? "" : ` with the label ${label}`;
+    const count = hits.length.toLocaleString("en");
+    byId("status").textContent = `${count} of ${total}${withLabel}, distance ${range}, found in ${time}.`;
+    return;
+  }
+  const which = label === null ? "No image" : `No image with the label ${label}`;
+  byId("status").textContent = `Searched ${total} in ${time}.`;
+  byId("no-results-reason").textContent =
+    radius === null ? "The index has no matching image." :
+    radius === 0 ? `${which} has the same code.` :
+    `${which} is within a distance of ${formatBits(radius)}.`;
+  byId("no-results-advice").textContent = radius === null ? "" : "Increase the radius, or show the nearest images.";
+  byId("remove-radius").hidden = radius === null;
+  byId("no-results").hidden = false;
 }
 
 async function showSearch(signal) {
   const upload = state.id === null ? uploads.get(state.upload) ?? null : null;
   if (state.id === null && upload === null) {
     await showStart(signal);
-    complain(new Refused("The image of this search was not kept; choose it again.", 404));
+    showError(new RequestError("The uploaded image is no longer available; choose it again.", 404));
     return;
   }
-  at("shuffle").hidden = true;
+  byId("shuffle").hidden = true;
   if (upload) showQuery(null, upload);
-  const [item, answer] = await Promise.all([
-    upload ? null : askItem(state.id, signal),
+  const [item, response] = await Promise.all([
+    upload ? null : getItem(state.id, signal),
     search(state, upload?.file ?? null, signal),
   ]);
   if (item) showQuery(item, null);
-  showAnswer(answer);
+  showResults(response);
   document.title = `${upload ? "Your image" : item.labels.join(", ") || `Image ${item.id}`} – ddsh`;
 }
 
-// After a click the focus goes to the results; after a step back, to the image that was clicked.
+// After a click, move the focus to the results; after the back button, to the image that was clicked.
 function moveFocus() {
-  const before = clicked.get(location.hash);
-  const last = before && at("grid").querySelector(`[data-id="${before}"]`);
-  if (focusNext) {
-    at("results").focus({ preventScroll: true });
+  const id = clicked.get(location.hash);
+  const card = id && byId("grid").querySelector(`[data-id="${id}"]`);
+  if (focusResults) {
+    byId("results").focus({ preventScroll: true });
     scrollTo({ top: 0 });
-  } else if (last && [document.body, at("results")].includes(document.activeElement)) {
-    last.focus();
+  } else if (card && [document.body, byId("results")].includes(document.activeElement)) {
+    card.focus();
   }
-  focusNext = false;
+  focusResults = false;
 }
 
-at("grid").addEventListener("click", (event) => {
+byId("grid").addEventListener("click", (event) => {
   const link = event.target.closest("a.card");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   clicked.set(location.hash, link.dataset.id);
-  focusNext = true;
+  focusResults = true;
   if (link.getAttribute("href") === location.hash) moveFocus();
-  else busy(true);
+  else setBusy(true);
 });
 
-at("skip").addEventListener("click", (event) => {
+byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
-  at("results").focus();
+  byId("results").focus();
 });
 
-async function show() {
-  underway.abort();
-  underway = new AbortController();
-  const { signal } = underway;
-  busy(true);
-  clear();
+async function render() {
+  pending.abort();
+  pending = new AbortController();
+  const { signal } = pending;
+  setBusy(true);
+  byId("error").replaceChildren();
+  byId("no-results").hidden = true;
   try {
-    facts ?? (await begin());
-    showControls();
+    if (info === null) {
+      info = await getInfo();
+      showStatistics();
+      initialiseOptions();
+    }
+    showOptions();
     await (state.id === null && state.upload === null ? showStart(signal) : showSearch(signal));
     if (!signal.aborted) moveFocus();
   } catch (error) {
     if (error.name === "AbortError" || signal.aborted) return;
-    fail(error);
+    byId("title").textContent = "Search failed";
+    byId("status").textContent = "";
+    byId("legend").hidden = true;
+    byId("grid").replaceChildren();
+    focusResults = false;
+    showError(error);
+    if (!(error instanceof RequestError)) throw error;
   }
-  busy(false);
-}
-
-function fail(error) {
-  at("title").textContent = "That did not work";
-  at("status").textContent = "";
-  at("legend").hidden = true;
-  at("grid").replaceChildren();
-  focusNext = false;
-  complain(error);
-  if (!(error instanceof Refused)) throw error;
-}
-
-async function begin() {
-  facts = await askFacts();
-  showFacts();
-  prepareControls();
+  setBusy(false);
 }
 
 addEventListener("hashchange", () => {
   state = readState(location.hash);
-  show();
+  render();
 });
 
-show();
+render();

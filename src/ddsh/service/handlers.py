@@ -1,0 +1,355 @@
+"""Endpoints of the API and of the pages.
+
+Blocking work runs in the thread pools of :class:`ServiceState`, which limit how much of it runs at a time.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Query, Request, Response
+from fastapi.responses import FileResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from ddsh.errors import BrokenImage, InvalidInput, UnknownName
+from ddsh.images import check_file, decode_image, extension_of
+from ddsh.search import Entry, ImageSearch, SearchInfo
+from ddsh.service.limits import BoundedPool
+from ddsh.service.middleware import Metrics
+from ddsh.service.response_cache import ExpiringValue, cache_bytes
+from ddsh.service.schemas import (
+    AddResponse,
+    HealthResponse,
+    HitResponse,
+    ImageId,
+    InfoResponse,
+    ItemResponse,
+    NewItemParameters,
+    ReadyResponse,
+    RemoveResponse,
+    SampleParameters,
+    SearchByIdParameters,
+    SearchParameters,
+    SearchResponse,
+    ThumbnailParameters,
+)
+from ddsh.service.settings import Settings
+from ddsh.service.uploads import extract_image, read_body
+
+__all__ = [
+    "ServiceState",
+    "State",
+    "add_item",
+    "docs_page",
+    "get_health",
+    "get_image",
+    "get_info",
+    "get_item",
+    "get_metrics",
+    "get_readiness",
+    "get_samples",
+    "get_state",
+    "get_thumbnail",
+    "remove_item",
+    "search_by_id",
+    "search_by_upload",
+    "search_page",
+    "static_file",
+]
+
+_READ_THREADS = 4
+_THUMBNAIL_THREADS = 2  # decoding a large photo takes much memory
+_MAX_WAITING_READS = 256
+_MAX_WAITING_CHANGES = 16
+_THUMBNAIL_CACHE_BYTES = 64_000_000
+_MAX_SUGGESTED_LABELS = 50
+_IMAGE_HEADERS: Mapping[str, str] = MappingProxyType({"Cache-Control": "private, max-age=300"})
+_IMAGE_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        ".bmp": "image/bmp",
+        ".gif": "image/gif",
+        ".jpg": "image/jpeg",
+        ".png": "image/png",
+        ".tif": "image/tiff",
+        ".webp": "image/webp",
+    }
+)
+_STATIC_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        ".css": "text/css; charset=utf-8",
+        ".html": "text/html; charset=utf-8",
+        ".js": "text/javascript; charset=utf-8",
+        ".svg": "image/svg+xml",
+    }
+)
+
+
+class ServiceState:
+    """Shared state of the endpoints: index, thread pools, caches and metrics.
+
+    Parameters
+    ----------
+    search : ImageSearch
+        The search index.
+    settings : Settings
+        Limits and access token.
+    """
+
+    def __init__(self, search: ImageSearch, settings: Settings) -> None:
+        self.search, self.settings = search, settings
+        self.metrics = Metrics()
+        self.encoding = BoundedPool(settings.workers, settings.max_waiting, settings.timeout)
+        self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
+        self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
+        self.changes = BoundedPool(1, _MAX_WAITING_CHANGES, settings.timeout)
+        self.info: ExpiringValue[SearchInfo] = ExpiringValue(search.info)
+
+        @cache_bytes(_THUMBNAIL_CACHE_BYTES, key=lambda entry, side: (entry.sha256, side))
+        def thumbnail(entry: Entry, side: int) -> bytes:
+            """Return a thumbnail of an image."""
+            return search.thumbnail(entry.id, side)
+
+        self.thumbnail = thumbnail
+
+    def close(self) -> None:
+        """Stop the thread pools; running calls finish in the background."""
+        for pool in (self.encoding, self.reading, self.thumbnails, self.changes):
+            pool.close()
+
+
+async def get_state(request: Request) -> ServiceState:
+    """Return the shared state (FastAPI dependency)."""
+    state: ServiceState = request.app.state.service
+    return state
+
+
+State = Annotated[ServiceState, Depends(get_state)]
+
+
+async def search_by_id(parameters: Annotated[SearchByIdParameters, Query()], state: State) -> SearchResponse:
+    """Find the images most similar to an image of the index, which is itself among the results."""
+    return await state.reading.run_in_slot(_search, state, parameters.id, parameters)
+
+
+async def search_by_upload(
+    request: Request, parameters: Annotated[SearchParameters, Query()], state: State
+) -> SearchResponse:
+    """Find the images most similar to an uploaded image, which is not stored."""
+    with state.encoding.slot():  # held while the body arrives, which bounds the memory for uploads
+        body = await read_body(request, state.settings)
+        return await state.encoding.run(
+            lambda: _search(state, extract_image(request, body, state.settings), parameters)
+        )
+
+
+async def get_info(state: State) -> InfoResponse:
+    """Return statistics of the index and limits of the service; they may be some seconds old."""
+    return InfoResponse.create(await state.reading.run_in_slot(state.info.get), state.settings)
+
+
+async def get_samples(parameters: Annotated[SampleParameters, Query()], state: State) -> list[ItemResponse]:
+    """Return random images of the index."""
+    entries = await state.reading.run_in_slot(lambda: state.search.entries(state.search.sample(parameters.n)))
+    return [ItemResponse.model_validate(entry) for entry in entries]
+
+
+async def get_image(id: ImageId, state: State) -> FileResponse:  # noqa: A002 -- the name in the URL
+    """Return the file of an image."""
+
+    def find_file() -> tuple[Entry, str | None]:
+        """Return the entry and the media type by the file's first bytes."""
+        entry = _get_entry(state.search, id)
+        try:
+            check_file(entry.path)
+            with Path(entry.path).open("rb") as file:
+                return entry, _IMAGE_TYPES.get(extension_of(file.read(16)))
+        except (BrokenImage, OSError):
+            return entry, None
+
+    entry, media_type = await state.reading.run_in_slot(find_file)
+    if media_type is None:
+        raise _unreadable(id)
+    return FileResponse(
+        entry.path,
+        headers=_IMAGE_HEADERS,
+        media_type=media_type,
+        filename=entry.name,
+        content_disposition_type="inline",
+    )
+
+
+async def get_thumbnail(
+    request: Request,
+    id: ImageId,  # noqa: A002
+    parameters: Annotated[ThumbnailParameters, Query()],
+    state: State,
+) -> Response:
+    """Return a JPEG thumbnail of an image."""
+    entry = await state.reading.run_in_slot(_get_entry, state.search, id)
+    headers = {**_IMAGE_HEADERS, "ETag": f'"{entry.sha256[:32]}-{parameters.side}"'}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    try:
+        data = await state.thumbnails.run_in_slot(state.thumbnail, entry, parameters.side)
+    except BrokenImage:
+        raise _unreadable(id) from None
+    return Response(data, media_type="image/jpeg", headers=headers)
+
+
+async def get_item(id: ImageId, state: State) -> ItemResponse:  # noqa: A002
+    """Return name, size, labels, metadata and checksum of an image."""
+    return ItemResponse.model_validate(await state.reading.run_in_slot(_get_entry, state.search, id))
+
+
+async def add_item(
+    request: Request, response: Response, parameters: Annotated[NewItemParameters, Query()], state: State
+) -> AddResponse:
+    """Add an uploaded image, which is stored in the folder of the index."""
+    metadata: Any = None
+    if parameters.metadata is not None:
+        try:
+            metadata = json.loads(parameters.metadata)
+        except (ValueError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            raise HTTPException(422, 'metadata must be a JSON object, such as {"taken": 2024}.')
+
+    def add() -> AddResponse:
+        """Check the image, then add it."""
+        data = extract_image(request, body, state.settings)
+        decode_image(data, state.settings.max_pixels)
+        report = state.search.add([data], labels=[parameters.label or None], metadata=[metadata])
+        if report.broken:
+            raise InvalidInput(f"{report.broken[0].reason}.")
+        state.info.clear()
+        ids = (*report.added, *report.moved, *report.changed, *report.known)
+        return AddResponse(id=ids[0], new=bool(report.added))
+
+    with state.changes.slot():
+        body = await read_body(request, state.settings)
+        added = await state.changes.run(add)
+    response.status_code = 201 if added.new else 200
+    return added
+
+
+async def remove_item(id: ImageId, state: State) -> RemoveResponse:  # noqa: A002
+    """Remove an image from the index. A file outside the index's folder is kept."""
+
+    def remove() -> None:
+        """Remove the image if it exists."""
+        _get_entry(state.search, id)
+        state.search.remove([id])
+        state.info.clear()
+
+    await state.changes.run_in_slot(remove)
+    return RemoveResponse(id=id)
+
+
+async def get_health() -> HealthResponse:
+    """Return at once: the process is running."""
+    return HealthResponse()
+
+
+async def get_readiness(state: State) -> ReadyResponse:
+    """Return the number of images; 503 while the index cannot be read."""
+    return ReadyResponse(n_images=await state.reading.run_in_slot(len, state.search))
+
+
+async def get_metrics(state: State) -> Response:
+    """Return metrics for Prometheus: requests, latencies and the number of images."""
+    state.metrics.images.set(await state.reading.run_in_slot(len, state.search))
+    return Response(generate_latest(state.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def search_page(request: Request) -> Response:
+    """Return the search page."""
+    return await static_file(request, "index.html")
+
+
+async def docs_page(request: Request) -> Response:
+    """Return the documentation of the API."""
+    return await static_file(request, "docs.html")
+
+
+async def static_file(request: Request, name: str) -> Response:
+    """Return a file of the pages; browsers revalidate it, so that an upgrade takes effect at once."""
+    if name not in _static_files():
+        raise HTTPException(404)
+    content, media_type, etag = _static_files()[name]
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@cache
+def _static_files() -> Mapping[str, tuple[bytes, str, str]]:
+    """Return content, media type and ETag of every file of the pages.
+
+    The ETag is a hash of the content: files of an installed package may keep their time over an upgrade.
+    """
+    contents = {file.name: file.read_bytes() for file in files("ddsh.service").joinpath("static").iterdir()}
+    return {
+        name: (content, _STATIC_TYPES[PurePath(name).suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        for name, content in contents.items()
+        if PurePath(name).suffix in _STATIC_TYPES
+    }
+
+
+def _search(state: ServiceState, query: bytes | int, parameters: SearchParameters) -> SearchResponse:
+    """Search with an image file or with the id of an indexed image."""
+    started, settings = time.perf_counter(), state.settings
+    if parameters.k > settings.max_k:
+        raise HTTPException(422, f"k must be {settings.max_k:,} at most; got {parameters.k:,}.")
+    if parameters.label is not None and parameters.label not in (labels := state.info.get().labels):
+        if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
+            raise UnknownName("label", parameters.label, labels)
+        raise HTTPException(422, f"Unknown label {parameters.label!r}; /info lists the most frequent labels.")
+    result = state.search.query(
+        decode_image(query, settings.max_pixels) if isinstance(query, bytes) else _get_entry(state.search, query).id,
+        parameters.k,
+        radius=parameters.radius,
+        label=parameters.label,
+        rerank=parameters.rerank,
+    )
+    hits = [
+        HitResponse(
+            id=hit.entry.id,
+            name=hit.entry.name,
+            labels=hit.entry.labels,
+            width=hit.entry.width,
+            height=hit.entry.height,
+            distance=hit.distance,
+            bits=hit.bits,
+            flipped=hit.flipped,
+        )
+        for hit in result
+    ]
+    return SearchResponse(
+        hits=hits,
+        bits=result.code,
+        n_bits=result.n_bits,
+        k=parameters.k,
+        radius=parameters.radius,
+        label=parameters.label,
+        rerank=parameters.rerank,
+        seconds=round(time.perf_counter() - started, 6),
+    )
+
+
+def _get_entry(search: ImageSearch, image: int) -> Entry:
+    """Return an image of the index, or status 404."""
+    entries = search.entries([image])
+    if not entries:
+        raise HTTPException(404, f"No image has the id {image}.")
+    return entries[0]
+
+
+def _unreadable(image: int) -> HTTPException:
+    return HTTPException(404, f"The file of image {image} cannot be read; the operator can run: ddsh index refresh")

@@ -1,0 +1,65 @@
+"""Limits on concurrent work: threads, queue length and time."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from ddsh.service.error_handlers import retry_later
+
+__all__ = ["BoundedPool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BoundedPool:
+    """Thread pool with a bounded queue and a timeout, used from one event loop.
+
+    A request that finds the queue full is refused with status 503. A call that times out cannot be
+    interrupted: it keeps its thread until it returns, so the number of running calls stays bounded.
+
+    Parameters
+    ----------
+    n_threads : int
+        Number of calls that run at the same time.
+    n_waiting : int
+        Number of further requests that may wait.
+    timeout : float
+        Seconds to wait for the result of one call.
+    """
+
+    def __init__(self, n_threads: int, n_waiting: int, timeout: float) -> None:
+        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="ddsh-service")
+        self._n_slots = n_threads + n_waiting
+        self._n_used = 0
+        self._timeout = timeout
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Reserve a slot, or refuse the request with status 503."""
+        if self._n_used >= self._n_slots:
+            raise retry_later("Too many requests are waiting; try again in a moment.")
+        self._n_used += 1
+        try:
+            yield
+        finally:
+            self._n_used -= 1
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in a thread and return its result; the caller holds a :meth:`slot`."""
+        future = self._threads.submit(function, *args, **kwargs)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._timeout)
+        except TimeoutError:
+            raise retry_later(f"The request took longer than {self._timeout:g} seconds; try again later.") from None
+
+    async def run_in_slot(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Reserve a slot, call `function` in a thread and return its result."""
+        with self.slot():
+            return await self.run(function, *args, **kwargs)
+
+    def close(self) -> None:
+        """Cancel waiting calls; running calls finish in the background."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

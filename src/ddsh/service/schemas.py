@@ -1,0 +1,199 @@
+"""Pydantic models of query parameters and JSON responses."""
+
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from ddsh.codes import MAX_BITS
+from ddsh.images import MAX_THUMBNAIL
+from ddsh.search import SearchInfo
+from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
+from ddsh.service.settings import Settings
+
+__all__ = [
+    "MAX_LISTED_LABELS",
+    "AddResponse",
+    "ErrorResponse",
+    "HealthResponse",
+    "HitResponse",
+    "ImageId",
+    "InfoResponse",
+    "ItemResponse",
+    "Label",
+    "NewItemParameters",
+    "ReadyResponse",
+    "RemoveResponse",
+    "SampleParameters",
+    "SearchByIdParameters",
+    "SearchParameters",
+    "SearchResponse",
+    "ThumbnailParameters",
+]
+
+MAX_LISTED_LABELS = 1000
+"""Maximum number of labels in :class:`InfoResponse`."""
+
+_MAX_ID = 2**63 - 1
+
+ImageId = Annotated[int, Path(ge=0, le=_MAX_ID, description="Id of an image in the index.")]
+Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+
+
+class SearchParameters(BaseModel):
+    """Query parameters of a search."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    k: int = Field(20, ge=1, description="Maximum number of results.")
+    radius: int | None = Field(None, ge=0, le=MAX_BITS, description="Maximum Hamming distance of a result.")
+    label: Label | None = Field(None, description="Return only images with this label.")
+    rerank: bool = Field(False, description="Re-rank the nearest images by the model's real-valued outputs.")
+
+
+class SearchByIdParameters(SearchParameters):
+    """Query parameters of a search with an image of the index."""
+
+    id: int = Field(ge=0, le=_MAX_ID, description="Id of the query image.")
+
+
+class ThumbnailParameters(BaseModel):
+    """Query parameters of a thumbnail."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    side: int = Field(256, ge=1, le=MAX_THUMBNAIL, description="Maximum width and height in pixels.")
+
+
+class SampleParameters(BaseModel):
+    """Query parameters of a random sample."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(12, ge=1, le=100, description="Number of images.")
+
+
+class NewItemParameters(BaseModel):
+    """Query parameters of a new image."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: list[Label] = Field([], max_length=100, description="A label; may be repeated.")
+    metadata: str | None = Field(None, max_length=MAX_METADATA_BYTES, description="A JSON object to store.")
+
+
+class ItemResponse(BaseModel):
+    """An image of the index. Only the file name is returned, never the path."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    id: int
+    name: str = Field(description="File name.")
+    labels: tuple[str, ...]
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    n_bytes: int = Field(description="File size in bytes.")
+    sha256: str = Field(description="Checksum of the file.")
+    metadata: dict[str, Any]
+
+
+class HitResponse(BaseModel):
+    """One search result."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    name: str = Field(description="File name.")
+    labels: tuple[str, ...]
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    distance: int = Field(description="Hamming distance to the query.")
+    bits: str = Field(description="Code of the image, as zeros and ones.")
+    flipped: tuple[int, ...] = Field(description="Positions of the bits that differ from the query.")
+
+
+class SearchResponse(BaseModel):
+    """Search results, nearest first, and the parameters of the search."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hits: list[HitResponse]
+    bits: str = Field(description="Code of the query, as zeros and ones.")
+    n_bits: int = Field(description="Code length.")
+    k: int
+    radius: int | None
+    label: str | None
+    rerank: bool
+    seconds: float = Field(description="Time for decoding, encoding and searching.")
+
+
+class InfoResponse(BaseModel):
+    """Statistics of the index, its most frequent labels, and the limits of the service."""
+
+    model_config = ConfigDict(frozen=True)
+
+    n_images: int = Field(description="Number of images.")
+    n_contents: int = Field(description="Number of images with distinct content.")
+    n_codes: int = Field(description="Number of distinct codes.")
+    n_bits: int = Field(description="Code length.")
+    n_bytes: int = Field(description="Size of all codes in bytes.")
+    n_labels: int = Field(description="Number of labels.")
+    labels: dict[str, int] = Field(description="Number of images with each label, most frequent labels only.")
+    method: str = Field(description="Hashing method of the model.")
+    keeps_outputs: bool = Field(description="Whether real-valued outputs are stored for re-ranking.")
+    read_only: bool = Field(description="Whether the index cannot be changed through the service.")
+    max_k: int = Field(description="Maximum number of results of a search.")
+    max_upload_bytes: int = Field(description="Maximum size of an uploaded file.")
+    max_pixels: int = Field(description="Maximum number of pixels of an uploaded image.")
+
+    @classmethod
+    def create(cls, info: SearchInfo, settings: Settings) -> Self:
+        """Combine the statistics of an index with the limits of the service."""
+        frequent = sorted(info.labels, key=lambda name: (-info.labels[name], name))[:MAX_LISTED_LABELS]
+        return cls(
+            n_images=info.n_images,
+            n_contents=info.n_contents,
+            n_codes=info.n_codes,
+            n_bits=info.n_bits,
+            n_bytes=info.n_bytes,
+            n_labels=len(info.labels),
+            labels={name: info.labels[name] for name in sorted(frequent)},
+            method=info.method,
+            keeps_outputs=info.keeps_outputs,
+            read_only=settings.read_only,
+            max_k=settings.max_k,
+            max_upload_bytes=settings.max_upload_bytes,
+            max_pixels=settings.max_pixels,
+        )
+
+
+class AddResponse(BaseModel):
+    """Result of adding an image."""
+
+    id: int
+    new: bool = Field(description="False if the image was in the index already.")
+
+
+class RemoveResponse(BaseModel):
+    """Result of removing an image."""
+
+    id: int
+
+
+class HealthResponse(BaseModel):
+    """The process is running."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ReadyResponse(BaseModel):
+    """The index can be read."""
+
+    n_images: int = Field(description="Number of images.")
+    status: Literal["ready"] = "ready"
+
+
+class ErrorResponse(BaseModel):
+    """An error."""
+
+    error: str = Field(description="One line: what is wrong and what to do.")

@@ -1,0 +1,221 @@
+"""Endpoints: searching, images, adding and removing."""
+
+import io
+import threading
+from collections import Counter
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ddsh.service import Settings
+
+TOKEN = "a-token-of-24-characters"
+ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
+SEARCHES = [
+    {},
+    {"k": 3},
+    {"k": 18, "radius": 2},
+    {"k": 18, "radius": 0},
+    {"k": 18, "label": "blue"},
+    {"k": 5, "radius": 9, "label": "green"},
+    {"k": 5, "rerank": True},
+]
+
+
+def _address(path, **asked):
+    return f"{path}?" + "&".join(f"{name}={value}" for name, value in asked.items())
+
+
+def _check(answer, hits, asked):
+    assert [(hit["id"], hit["distance"], hit["bits"], hit["flipped"]) for hit in answer["hits"]] == [
+        (hit.id, hit.distance, hit.bits, list(hit.flipped)) for hit in hits
+    ]
+    assert [tuple(hit["labels"]) for hit in answer["hits"]] == [hit.labels for hit in hits]
+    usual = {"k": 20, "radius": None, "label": None, "rerank": False}
+    assert {name: answer[name] for name in usual} == usual | asked
+    assert answer["n_bits"] == 16
+    assert 0 < answer["seconds"] < 20
+
+
+@pytest.mark.parametrize("asked", SEARCHES, ids=str)
+def test_a_search_by_id_returns_what_image_search_returns(site, asked):
+    image = site.search.ids()[7]
+    reply = site.get(_address("/search", id=image, **asked))
+    assert reply.status == 200
+    _check(reply.json, site.search.query(image, **({"k": 20} | asked)), asked)
+
+
+@pytest.mark.parametrize("asked", SEARCHES, ids=str)
+def test_a_search_by_upload_returns_what_image_search_returns_for_body_and_form(form, site, photo, asked):
+    hits = site.search.query(photo, **({"k": 20} | asked))
+    for body, headers in [(photo, {"Content-Type": "image/png"}), (photo, {}), form(photo)]:
+        reply = site.ask("POST", _address("/search", **asked), body, headers)
+        assert reply.status == 200, reply
+        _check(reply.json, hits, asked)
+
+
+def test_the_response_has_the_code_of_the_query(site):
+    first, last = site.search.ids()[0], site.search.ids()[-1]
+    codes = {image: site.search.query(image, k=18) for image in (first, last)}
+    own = {image: next(hit.bits for hit in hits if hit.id == image) for image, hits in codes.items()}
+    assert site.get(f"/search?id={first}").json["bits"] == own[first]
+    assert site.get(f"/search?id={last}&label=blue&k=1").json["bits"] == own[last]
+
+
+def test_no_results_within_the_radius_is_a_valid_response(site):
+    red = next(iter(site.search.query(site.search.ids()[0], k=1, label="red"))).id
+    reply = site.get(f"/search?id={red}&radius=0&label=blue")
+    assert (reply.status, reply.json["hits"]) == (200, [])
+    assert reply.json["bits"] == site.search.query(red).code
+
+
+def test_no_response_reveals_a_folder_of_the_server(site, photo):
+    image = site.search.ids()[0]
+    for path in ("/info", "/samples?n=100", f"/items/{image}", f"/search?id={image}&k=100", f"/images/{image}"):
+        reply = site.get(path)
+        assert reply.status == 200
+        assert b"secret" not in reply.body
+        assert "secret" not in str(reply.headers)
+    assert site.get(f"/items/{image}").json["name"] == "0.png"
+    assert b"secret" not in site.post("/search", photo).body
+
+
+def test_an_image_file_is_sent_unchanged_with_its_media_type(site, photos):
+    for image in site.search.ids()[:3]:
+        reply = site.get(f"/images/{image}")
+        assert reply.status == 200
+        assert (photos / "blue" / site.get(f"/items/{image}").json["name"]).read_bytes() == reply.body
+        assert reply.headers["content-type"] == "image/png"
+        assert reply.headers["content-disposition"].startswith("inline")
+
+
+def test_a_thumbnail_is_small_and_revalidated_by_its_etag(site):
+    image = site.search.ids()[0]
+    reply = site.get(f"/images/{image}/thumbnail?side=8")
+    with Image.open(io.BytesIO(reply.body)) as picture:
+        assert (picture.format, picture.size) == ("JPEG", (8, 8))
+    assert site.get(f"/images/{image}/thumbnail?side=8").body == reply.body
+    again = site.ask("GET", f"/images/{image}/thumbnail?side=8", headers={"If-None-Match": reply.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"<script>alert(1)</script>"], ids=["lost", "empty", "no image"])
+def test_a_file_that_is_no_longer_an_image_is_not_sent(run_service, index, photo, content):
+    with run_service(index, Settings()) as site:
+        image = site.search.add([photo]).added[0]
+        path = next((index / "images").iterdir())
+        path.unlink() if content is None else path.write_bytes(content)
+        for address in (f"/images/{image}", f"/images/{image}/thumbnail"):
+            site.get(address).refuses(404, f"image {image}", "cannot be read")
+
+
+def test_info_has_the_statistics_of_the_index_and_the_limits(site):
+    facts, info = site.get("/info").json, asdict(site.search.info())
+    assert {name: facts[name] for name in facts if name in info} == {name: info[name] for name in info if name in facts}
+    assert (facts["n_images"], facts["n_bits"], facts["n_bytes"], facts["n_labels"]) == (18, 16, 36, 3)
+    assert (facts["read_only"], facts["max_k"]) == (True, 1000)
+
+
+def test_samples_are_distinct_and_random(site):
+    drawn = [[item["id"] for item in site.get("/samples?n=5").json] for _ in range(8)]
+    assert all(len(set(ids)) == 5 for ids in drawn)
+    assert len({tuple(ids) for ids in drawn}) > 1
+    assert {item["id"] for item in site.get("/samples?n=100").json} == set(site.search.ids())
+
+
+def test_samples_are_found_where_most_ids_were_removed(run_service, index):
+    with run_service(index, Settings()) as site:
+        left = site.search.ids()[-4:]
+        site.search.remove(set(site.search.ids()) - set(left))
+        drawn = {item["id"] for _ in range(10) for item in site.get("/samples?n=3").json}
+    assert drawn <= set(left)
+    assert len(drawn) > 1
+
+
+def test_an_empty_index_returns_no_results(run_service, index, photo):
+    with run_service(index, Settings()) as site:
+        site.search.remove(site.search.ids())
+        assert site.get("/samples").json == []
+        assert site.post("/search", photo).json["hits"] == []
+        assert site.get("/info").json["n_images"] == 0
+
+
+def test_an_added_image_is_found_and_a_removed_one_is_not(writable, photo):
+    before = len(writable.search)
+    reply = writable.ask("POST", "/items?label=new&label=own&metadata={%22by%22:1}", photo, ALLOWED)
+    assert (reply.status, reply.json["new"]) == (201, True)
+    number = reply.json["id"]
+    item = writable.get(f"/items/{number}").json
+    assert (item["labels"], item["metadata"], item["width"]) == (["new", "own"], {"by": 1}, 16)
+    found = writable.post("/search?k=1&label=new", photo).json["hits"]
+    assert [(hit["id"], hit["distance"]) for hit in found] == [(number, 0)]
+    assert writable.get("/info").json["n_images"] == before + 1
+    assert writable.get(f"/images/{number}").body == photo
+
+    assert writable.ask("DELETE", f"/items/{number}", headers=ALLOWED).json == {"id": number}
+    writable.get(f"/items/{number}").refuses(404)
+    writable.get(f"/search?id={number}").refuses(404)
+    writable.ask("DELETE", f"/items/{number}", headers=ALLOWED).refuses(404, f"No image has the id {number}")
+    assert writable.get("/info").json["n_images"] == before
+
+
+def test_adding_the_same_image_again_keeps_its_id(form, writable, photo):
+    first = writable.ask("POST", "/items", photo, ALLOWED)
+    body, headers = form(photo)
+    again = writable.ask("POST", "/items", body, headers | ALLOWED)
+    assert (again.status, again.json) == (200, {"id": first.json["id"], "new": False})
+
+
+def test_removing_an_image_keeps_the_users_file(writable, photos):
+    number = writable.search.id_of(photos / "red" / "0.png")
+    assert writable.ask("DELETE", f"/items/{number}", headers=ALLOWED).status == 200
+    assert (photos / "red" / "0.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "body", "status", "word"),
+    [
+        ("/items", b"", 422, "no image"),
+        ("/items", b"text", 415, "not a JPEG"),
+        ("/items", 50_000, 413, "pixels"),
+        ("/items", 50, 422, "damaged"),
+        ("/items?metadata=3", None, 422, "JSON object"),
+        ("/items?metadata={", None, 422, "JSON object"),
+        ("/items?metadata=" + 500 * "[", None, 422, "JSON object"),
+        ("/items?label=a%0Ab", None, 422, "label"),
+        ("/items?path=/etc/passwd", None, 422, "unknown parameter path"),
+    ],
+)
+def test_an_invalid_new_image_is_refused_and_leaves_no_file(huge_png, guarded, photo, address, body, status, word):
+    body = photo if body is None else huge_png(body) if isinstance(body, int) else body
+    guarded.ask("POST", address, body, ALLOWED).refuses(status, word)
+    assert len(guarded.search) == 18
+    assert list((guarded.search.folder / "images").iterdir()) == []
+
+
+def test_a_change_while_another_process_holds_the_lock_gets_503(lock_index, writable, photo):
+    with lock_index(writable.search.folder):
+        reply = writable.ask("POST", "/items", photo, ALLOWED)
+        reply.refuses(503, "Another process")
+        assert int(reply.headers["retry-after"]) > 0
+        writable.ask("DELETE", "/items/1", headers=ALLOWED).refuses(503)
+        assert writable.get("/search?id=1").status == 200
+    assert writable.ask("POST", "/items", photo, ALLOWED).status == 201
+
+
+def test_concurrent_changes_wait_for_each_other(png, writable, photo):
+
+    statuses: Counter[int] = Counter()
+
+    def add(shade):
+        statuses[writable.ask("POST", "/items", png(np.full((16, 16, 3), shade, np.uint8)), ALLOWED).status] += 1
+
+    threads = [threading.Thread(target=add, args=(shade,)) for shade in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == {201: 8}
+    assert len(writable.search) == 26

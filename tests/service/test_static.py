@@ -1,0 +1,398 @@
+"""The pages: their files over HTTP, and both pages in a real browser."""
+
+import base64
+import re
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from ddsh.service import Settings
+
+PATIENCE = 60_000
+SIZES = {"desktop": 1280, "phone": 400}
+REFUSED = "Failed to load resource: the server responded with a status of"
+FILE_EVENT = """([kind, data, name]) => {
+    const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+    const carried = new DataTransfer();
+    carried.items.add(new File([bytes], name, {type: "image/png"}));
+    const options = {bubbles: true, cancelable: true};
+    const event = kind === "paste"
+        ? new ClipboardEvent(kind, {...options, clipboardData: carried})
+        : new DragEvent(kind, {...options, dataTransfer: carried});
+    document.body.dispatchEvent(event);
+}"""
+CONTRASTS = """() => {
+    const linear = (part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    const light = (text) => {
+        const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((part) => linear(part / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const style = (name) => getComputedStyle(document.querySelector(name));
+    const ground = light(style("body").backgroundColor);
+    const card = light(style(".card").backgroundColor);
+    return {
+        facts: contrast(light(style("#statistics dt").color), ground),
+        status: contrast(light(style("#status").color), ground),
+        link: contrast(light(style("footer a").color), ground),
+        label: contrast(light(style(".card-heading b").color), card),
+        name: contrast(light(style(".name").color), card),
+        button: contrast(light(style("#choose").color), light(style("#choose").backgroundColor)),
+        dark: ground < 0.2,
+    };
+}"""
+
+
+def test_the_pages_load_nothing_from_other_hosts(site):
+    for page in ("/", "/docs"):
+        text = site.get(page).body.decode()
+        files = re.findall(r'(?:src|href)="(static/[^"]+)"', text)
+        assert len(files) > 2
+        for file in files:
+            assert site.get(f"/{file}").status == 200
+        assert "http" not in re.sub(r"<!doctype html>", "", text)
+        assert re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", text) is None
+
+
+def test_static_files_are_revalidated(site):
+    for path in ("/", "/docs", "/static/page.css"):
+        assert site.get(path).headers["cache-control"] == "no-cache"
+    again = site.ask("GET", "/static/page.css", headers={"If-None-Match": site.get("/static/page.css").headers["etag"]})
+    assert again.status == 304
+
+
+@pytest.fixture
+def serve(run_service):
+    """Start services; they stop after the pages of the test, which may still load images."""
+    with ExitStack() as services:
+        yield lambda folder, **settings: services.enter_context(run_service(folder, Settings(**settings)))
+
+
+@pytest.fixture
+def opened(browser, site, serve):
+    """Open the page; the test fails if the browser logs an unexpected message."""
+    complaints, pages = [], []
+
+    def open_page(address="", width=1280, scheme="light", expected=None, on=site):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(PATIENCE)
+        pages.append(page)
+        page.on("console", lambda message: (expected and expected in message.text) or complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith((on.url, "blob:")) or complaints.append(request.url))
+        page.goto(f"{on.url}{address}")
+        rests(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+def rests(page):
+    """Wait until no request is pending."""
+    page.wait_for_selector("#results[aria-busy=false]")
+
+
+def title(page, text):
+    """Wait until the results have this title."""
+    page.wait_for_function("(text) => document.getElementById('title').textContent === text", arg=text)
+    rests(page)
+
+
+def distances(page):
+    return [int(text.split()[0]) for text in page.locator(".distance").all_inner_texts() if text != "query"]
+
+
+def choose(page, data, name="own.png"):
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name=re.compile("Choose an")).click()
+    chooser.value.set_files({"name": name, "mimeType": "image/png", "buffer": data})
+
+
+def test_the_start_page_shows_statistics_and_samples(opened, site):
+    page = opened()
+    facts = page.locator("#statistics").inner_text().split()
+    assert [word for word in facts if word.isdigit()] == ["18", "16", "36", str(site.search.info().n_codes)]
+    assert page.locator("#title").inner_text() == "Images of the index"
+    assert page.locator(".card").count() == 18
+    assert page.locator(".card img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 16
+
+
+def test_an_upload_shows_results_with_distance_label_and_differing_bits(opened, site, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Most similar images")
+    hits = site.search.query(photo, k=24)
+    assert distances(page) == [hit.distance for hit in hits]
+    assert page.locator(".card b").all_inner_texts() == [hit.labels[0] for hit in hits]
+    shapes = [path.get_attribute("d") for path in page.locator(".card .flipped").all()]
+    assert [shape.count("M") for shape in shapes] == [hit.distance for hit in hits]
+    cells = [path.get_attribute("d") for path in page.locator(".card").first.locator(".strip path").all()]
+    assert sum(shape.count("M") for shape in cells) == 16
+    told = page.locator("#status").inner_text()
+    assert re.fullmatch(r"18 of 18 images, distance \d+ to \d+ bits, found in [\d.,]+ m?s\.", told)
+    assert page.locator("#preview").get_attribute("src").startswith("blob:")
+    assert page.locator("#query-name").inner_text() == "own.png"
+    assert page.locator("#query-strip .strip").count() == 1
+
+
+@pytest.mark.parametrize("kind", ["paste", "drop"])
+def test_an_image_can_be_pasted_and_dropped(opened, photo, kind):
+    page = opened()
+    if kind == "drop":
+        page.evaluate(FILE_EVENT, ["dragover", base64.b64encode(photo).decode(), "own.png"])
+        assert page.locator("body.dragging").count() == 1
+    page.evaluate(FILE_EVENT, [kind, base64.b64encode(photo).decode(), "own.png"])
+    title(page, "Most similar images")
+    assert page.locator("#query-name").inner_text() == "own.png"
+    assert page.locator("body.dragging").count() == 0
+
+
+def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Most similar images")
+    first = page.locator(".card").first
+    number = first.get_attribute("data-id")
+    before = page.locator("#status").inner_text().split(", found")[0]
+    first.click()
+    page.wait_for_function("(id) => location.hash === `#id=${id}`", arg=number)
+    page.wait_for_selector(f".card.is-query[data-id='{number}']")
+    rests(page)
+    assert page.locator("#preview").get_attribute("src") == f"images/{number}"
+    assert page.locator("#original").get_attribute("href") == f"images/{number}"
+    assert distances(page)[0] >= 0
+    page.go_back()
+    page.wait_for_function("() => location.hash === '#upload=1'")
+    page.wait_for_function("() => document.getElementById('preview').src.startsWith('blob:')")
+    rests(page)
+    assert page.locator("#status").inner_text().split(", found")[0] == before
+    page.go_back()
+    title(page, "Images of the index")
+    page.go_forward()
+    title(page, "Most similar images")
+
+
+def test_the_url_alone_restores_a_search(opened, site):
+    number = site.search.ids()[3]
+    page = opened(f"#id={number}&k=3&label=green&rerank=true")
+    assert page.locator(".card").count() == 3
+    assert set(page.locator(".card b").all_inner_texts()) == {"green"}
+    assert page.get_by_label("Number of results").input_value() == "3"
+    assert page.get_by_label("Label").input_value() == "green"
+    assert page.get_by_label("Re-rank results").is_checked()
+    assert page.title() == "blue – ddsh"
+
+
+def test_options_change_the_results_and_the_url(opened, site):
+    number = site.search.ids()[0]
+    page = opened(f"#id={number}")
+    page.get_by_label("Label").select_option("red")
+    page.wait_for_function("() => location.hash.includes('label=red')")
+    rests(page)
+    assert set(page.locator(".card b").all_inner_texts()) == {"red"}
+    assert page.locator("#status").inner_text().startswith("6 of 18 images with the label red")
+    page.get_by_label("Number of results").fill("2")
+    page.get_by_label("Number of results").press("Enter")
+    page.wait_for_function("() => location.hash.includes('k=2')")
+    page.wait_for_function("() => document.querySelectorAll('.card').length === 2")
+    page.get_by_label("Label").select_option("")
+    page.wait_for_function("() => !location.hash.includes('label')")
+    rests(page)
+    page.get_by_label("Radius").fill("3")
+    page.wait_for_function("() => location.hash.includes('radius=3')")
+    rests(page)
+    assert page.locator("#radius-shown").inner_text() == "up to 3 bits"
+    assert max(distances(page), default=0) <= 3
+    page.go_back()
+    page.wait_for_function("() => document.getElementById('radius-shown').textContent === 'any'")
+    assert page.get_by_label("Radius").input_value() == "16"
+    assert "radius" not in page.url
+
+
+def test_an_invalid_number_of_results_is_corrected(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}&k=5")
+    for given, mended in (("0", "1"), ("99999", "1000"), ("", "1")):
+        page.get_by_label("Number of results").fill(given)
+        page.get_by_label("Number of results").press("Enter")
+        page.wait_for_function("(k) => location.hash.endsWith(`k=${k}`)", arg=mended)
+        rests(page)
+        assert page.get_by_label("Number of results").input_value() == mended
+
+
+def test_no_results_within_the_radius_are_explained_and_the_nearest_offered(opened, site):
+    red = site.search.query(site.search.ids()[0], k=1, label="red")[0].id
+    page = opened(f"#id={red}&radius=0&label=blue")
+    assert page.locator("#title").inner_text() == "No results"
+    assert page.locator("#no-results-reason").inner_text() == "No image with the label blue has the same code."
+    assert page.locator("#status").inner_text().startswith("Searched 18 images")
+    assert page.locator(".card").count() == 0
+    page.get_by_role("button", name="Show the nearest images").click()
+    title(page, "Most similar images")
+    assert page.locator("#no-results").is_hidden()
+    assert page.locator(".card").count() == 6
+
+
+def test_an_invalid_image_shows_the_reason_and_the_page_stays_usable(opened, photo):
+    page = opened(expected=REFUSED)
+    choose(page, b"no image at all", "broken.png")
+    title(page, "Search failed")
+    assert "not a JPEG" in page.get_by_role("alert").inner_text()
+    assert page.locator(".card").count() == 0
+    assert page.locator("#no-preview").is_visible()
+    choose_again(page, photo)
+    title(page, "Most similar images")
+    assert page.get_by_role("alert").inner_text() == ""
+
+
+def choose_again(page, data):
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose another image").click()
+    chooser.value.set_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
+
+
+def test_a_missing_id_and_a_missing_upload_show_an_error(opened):
+    page = opened("#id=12345", expected=REFUSED)
+    assert "No image has the id 12345" in page.get_by_role("alert").inner_text()
+    page = opened("#upload=7")
+    assert "choose it again" in page.get_by_role("alert").inner_text()
+    assert page.locator(".card").count() == 18
+
+
+def test_a_file_that_is_too_large_is_not_even_sent(png, shared_index, opened, serve):
+    small = serve(shared_index, max_upload_bytes=1000)
+    page = opened(on=small)
+    sent = []
+    page.on("request", lambda request: sent.append(request.method))
+    choose(page, png(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8)))
+    page.wait_for_selector("[role=alert] span")
+    assert "the limit is 1,000 bytes" in page.get_by_role("alert").inner_text()
+    assert "POST" not in sent
+
+
+def test_an_unreachable_service_shows_an_error_and_a_retry_button(shared_index, opened, serve):
+    own = serve(shared_index)
+    page = opened(on=own, expected="Failed to load resource: net::")
+    page.route("**/search?*", lambda route: route.abort())
+    page.locator(".card").first.click()
+    title(page, "Search failed")
+    assert "cannot be reached" in page.get_by_role("alert").inner_text()
+    page.unroute("**/search?*")
+    page.get_by_role("button", name="Try again").click()
+    title(page, "Most similar images")
+
+
+def test_the_page_is_usable_with_the_keyboard(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to results"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    while page.evaluate("document.activeElement.className") != "card":
+        page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    number = page.evaluate("document.activeElement.dataset.id")
+    page.keyboard.press("Enter")
+    title(page, "Most similar images")
+    assert page.evaluate("document.activeElement.id") == "results"
+    page.go_back()
+    title(page, "Images of the index")
+    page.wait_for_function("(id) => document.activeElement.dataset.id === id", arg=number)
+    seen = []
+    page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+    page.locator("#home").focus()
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id"))
+    assert seen[:5] == ["choose", "k", "radius", "label", "rerank"]
+
+
+def test_results_are_announced_and_all_controls_have_names(opened, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Most similar images")
+    assert page.locator("#status").get_attribute("aria-live") == "polite"
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("a, button, input:not([type=file]), select")]
+            .filter((each) => each.checkVisibility())
+            .filter((each) => !(each.textContent.trim() || each.labels?.length))
+            .map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("img:not([alt])").count() == 0
+    assert page.get_by_role("link", name=re.compile("^red")).count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
+def test_nothing_overflows_and_the_contrast_is_sufficient(opened, site, width, scheme):
+    page = opened(f"#id={site.search.ids()[0]}", width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".card").first.bounding_box()["width"] >= 90
+    contrasts = page.evaluate(CONTRASTS)
+    assert contrasts.pop("dark") == (scheme == "dark")
+    assert min(contrasts.values()) >= 4.5, contrasts
+    for name in ("#choose", "#k", "#label"):
+        assert page.locator(name).bounding_box()["height"] >= 43
+
+
+def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
+    label = "<img src=x onerror=\"document.title='owned'\">"
+    own = serve(index)
+    number = own.search.add([photo], labels=[label]).added[0]
+    page = opened(f"#id={number}", on=own)
+    assert page.locator(".is-query b").inner_text() == label
+    assert page.locator("#query-label").inner_text() == label
+    page.get_by_label("Label").select_option(label)
+    page.wait_for_function("() => location.hash.includes('label')")
+    rests(page)
+    assert page.title() == f"{label} – ddsh"
+
+
+def test_an_unreadable_file_shows_a_message_in_its_place(index, opened, serve, photo):
+    own = serve(index)
+    number = own.search.add([photo]).added[0]
+    next((index / "images").iterdir()).unlink()
+    page = opened(f"#id={number}", on=own, expected=REFUSED)
+    page.wait_for_selector(".unreadable")
+    assert page.locator(".unreadable").inner_text() == "File cannot be read"
+
+
+def test_an_empty_index_says_how_to_add_images(index, opened, serve):
+    own = serve(index)
+    own.search.remove(own.search.ids())
+    page = opened(on=own)
+    assert page.locator("#title").inner_text() == "This index is empty"
+    assert "ddsh index add" in page.locator("#status").inner_text()
+
+
+def test_long_codes_are_drawn_in_several_rows(opened, site):
+    page = opened()
+    rows = page.evaluate(
+        """async () => {
+            const { codeStrip } = await import("./static/components.js");
+            return [16, 64, 65, 1024].map((n) => codeStrip("1".repeat(n)).getAttribute("viewBox"));
+        }"""
+    )
+    assert rows == ["0 0 16 4", "0 0 64 4", "0 0 33 8", "0 0 64 64"]
+
+
+@pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
+def test_the_api_documentation_shows_every_endpoint(browser, site, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"{site.url}docs")
+    page.wait_for_selector("details:nth-of-type(11)")
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.locator("pre").first.inner_text() == f"curl '{site.url}search?id=17'"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert "hits[].distance" in page.locator("details").first.inner_text()
+    page.close()
+    assert complaints == []
