@@ -62,7 +62,8 @@ def compare(backbone: Backbone, n_images: int, repeats: int) -> None:
     median = statistics.median(ratios)
     print(
         f"{backbone.name}, {backbone.image_size} pixels, {N_BITS} bits, {n_images - N_OMEGA:,} images: plain epoch"
-        f" {plain:.2f} s, DDSH {ours:.2f} s, median ratio {median:.3f} of {', '.join(f'{ratio:.3f}' for ratio in ratios)}"
+        f" {plain:.2f} s, DDSH {ours:.2f} s, median ratio {median:.3f}"
+        f" of {', '.join(f'{ratio:.3f}' for ratio in ratios)}"
     )
 
 

@@ -39,7 +39,7 @@ def _index(context: typer.Context) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """Images to index.
 
     Parameters
@@ -60,7 +60,7 @@ class Source:
     skipped: "tuple[Skipped, ...]" = ()
 
     @classmethod
-    def find(cls, source: str, root: Path | None) -> "Source":
+    def find(cls, source: str, root: Path | None) -> "ImageSource":
         """Find images by the name of a dataset or by path; nothing is decoded yet."""
         import numpy as np
 
@@ -79,7 +79,7 @@ class Source:
         return cls(images, labels, Path(source) if Path(source).is_dir() else None, dataset.skipped)
 
 
-def _add(index: "ImageSearch", sources: list[Source]) -> None:
+def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
     """Add images to an index and print a report."""
     from ddsh.cli.display import show_added
     from ddsh.cli.progress import Progress
@@ -114,11 +114,11 @@ def create(
     from ddsh.search import ImageSearch
     from ddsh.search.local import is_search
 
-    source = Source.find(images, root)
-    loaded = Model.load(model, device=device)
+    source = ImageSource.find(images, root)
     if is_search(out):
-        opened = ImageSearch.open(out, model=loaded)
+        opened = ImageSearch.open(out, model=model, device=device)
     else:
+        loaded = Model.load(model, device=device)
         opened = ImageSearch.create(out, loaded, index=kind, keep_outputs=keep_outputs)
     with opened as index:
         _add(index, [source])
@@ -131,12 +131,13 @@ def add(
         list[str], typer.Argument(help="Folders of images, images, tables with labels, or names of datasets.")
     ],
     root: Root = None,
+    device: Device = "auto",
 ) -> None:
     """Add images; those that are indexed already are skipped."""
     from ddsh.search import ImageSearch
 
-    with ImageSearch.open(index) as opened:
-        _add(opened, [Source.find(source, root) for source in images])
+    with ImageSearch.open(index, device=device) as opened:
+        _add(opened, [ImageSource.find(source, root) for source in images])
 
 
 @app.command()
@@ -159,13 +160,13 @@ def remove(
 
 
 @app.command()
-def refresh(index: IndexFolder) -> None:
+def refresh(index: IndexFolder, device: Device = "auto") -> None:
     """Update the index for files that were changed, moved or deleted."""
     from ddsh.cli.display import show_refreshed
     from ddsh.cli.progress import Progress
     from ddsh.search import ImageSearch
 
-    with ImageSearch.open(index) as opened:
+    with ImageSearch.open(index, device=device) as opened:
         with Progress("Checking files", "files") as progress:
             report = opened.refresh(on_progress=progress.on_count)
         show_refreshed(report, len(opened))
