@@ -92,7 +92,7 @@ def test_tune_prints_the_best_learning_rate(ddsh, photos, tmp_path, fails_in_one
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.count("validation MAP") == 2
     assert outcome.stdout.splitlines()[-1].startswith("Best on validation: --learning-rate 0.0")
-    fails_in_one_line(ddsh("tune", photos, "--method", "lsh"), "lsh does not train with a learning rate")
+    fails_in_one_line(ddsh("tune", tmp_path / "more", "--method", "lsh"), "lsh does not train with a learning rate")
     fails_in_one_line(ddsh("tune", photos, "--low", 0), "0 < low <= high")
 
 

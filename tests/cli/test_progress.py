@@ -52,9 +52,12 @@ def test_short_work_writes_nothing(capsys):
 
 
 def test_failed_work_is_not_called_finished(capsys):
-    with pytest.raises(RuntimeError), Progress("Training", seconds=0.05):
+    def fail():
         time.sleep(0.12)
         raise RuntimeError
+
+    with pytest.raises(RuntimeError), Progress("Training", seconds=0.05):
+        fail()
     assert "finished" not in capsys.readouterr().err
 
 
