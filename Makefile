@@ -40,8 +40,8 @@ bench: $(READY)
 
 tables: $(READY)
 	$(BIN)/python docs/fill_tables.py
-	$(BIN)/ddsh report --format svg --out build/report
-	rm -rf docs/figures && cp -r build/report/figures docs/figures && rm docs/figures/choose-*
+	$(BIN)/ddsh report --out build/report
+	rm -rf docs/figures && cp -r build/report/figures docs/figures
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

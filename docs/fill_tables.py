@@ -1,4 +1,4 @@
-"""Write the tables of results/ into the pages that show them; ``make tables`` runs it.
+"""Write the tables of results/ into README and docs; run by ``make tables``.
 
 A page marks the place of an experiment's table by two lines, ``<!-- name -->`` and ``<!-- end -->``.
 """
@@ -16,12 +16,14 @@ _PLACE = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL
 
 
 def filled(page: str, results: Sequence[Result]) -> str:
-    """Return a page with the tables of today's results."""
-    return _PLACE.sub(lambda place: f"<!-- {place['name']} -->\n{_table(place['name'], results)}\n<!-- end -->", page)
+    """Return a page with the tables of the present results."""
 
+    def table(place: re.Match[str]) -> str:
+        """Return the table of a place between its two lines."""
+        name = place["name"]
+        return f"<!-- {name} -->\n\n{markdown_table(results, name).strip()}\n\n<!-- end -->"
 
-def _table(name: str, results: Sequence[Result]) -> str:
-    return f"\n{markdown_table(results, name).strip()}\n"
+    return _PLACE.sub(table, page)
 
 
 def main() -> None:

@@ -1,16 +1,17 @@
-"""Imports go down only: a module may import what lies below it, never what lies above or beside it."""
+"""The house: imports go down only, names occur once, private names stay at home."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
-    {"errors", "lazy"},
-    {"storage"},
+    {"errors"},
+    {"plugins", "storage"},
     {"codes", "labels", "images"},
     {"backbones"},
     {"methods", "datasets", "index"},
@@ -20,9 +21,10 @@ LAYERS = [
     {"cli", "service"},
     {"__main__"},
 ]
-ALLOWED_SIDEWAYS = {("cli", "service"), ("model", "export")}
+ALLOWED_SIDEWAYS = {("cli", "service"), ("model", "export"), ("export", "model")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.name != "__init__.py")
+TREES = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
 
 
 def _home(path):
@@ -31,7 +33,7 @@ def _home(path):
 
 def _imported(path):
     """The parts of ddsh that a module imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREES[path]):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -78,5 +80,57 @@ def test_every_public_name_of_ddsh_can_be_imported():
     for name in ddsh.__all__:
         assert getattr(ddsh, name) is not None
         assert name in dir(ddsh)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No ddsh attribute nothing"):
         _ = ddsh.nothing
+
+
+def test_a_module_name_occurs_once():
+    names = Counter(path.stem for path in MODULES)
+    assert [name for name, count in names.items() if count > 1 and name not in ("__init__", "base", "registry")] == []
+
+
+def test_a_class_name_occurs_once():
+    nodes = (node for tree in TREES.values() for node in ast.walk(tree))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_private_names_are_imported_only_inside_their_package(path):
+    package = ("ddsh", *path.relative_to(SOURCE).parent.parts)
+    for node in ast.walk(TREES[path]):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("ddsh"):
+            continue
+        parts = node.module.split(".")
+        for place, part in enumerate(parts):
+            assert not part.startswith("_") or package[:place] == tuple(parts[:place]), node.module
+        for alias in node.names:
+            assert not alias.name.startswith("_") or alias.name.startswith("__"), f"{node.module}.{alias.name}"
+
+
+def test_every_public_module_says_what_it_offers():
+    for path, tree in TREES.items():
+        is_private = any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(SOURCE).parts)
+        if is_private or not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body):
+            continue
+        assigned = [
+            node.targets[0].id
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        ]
+        assert "__all__" in assigned, f"{path.relative_to(SOURCE)} has no __all__"
+
+
+def test_the_first_line_of_a_module_fits_in_72_characters():
+    long = {
+        str(path.relative_to(SOURCE)): first
+        for path, tree in TREES.items()
+        if len(first := (ast.get_docstring(tree) or "").split("\n")[0]) > 72 or not first
+    }
+    assert long == {}
+
+
+def test_nothing_that_is_not_on_windows_is_imported_at_the_top():
+    for path, tree in TREES.items():
+        names = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+        assert not names & {"fcntl", "resource", "pwd", "grp", "termios"}, path

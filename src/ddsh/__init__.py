@@ -5,8 +5,6 @@ Names are imported when they are first used, so that ``import ddsh`` costs next 
 
 from typing import TYPE_CHECKING, Any
 
-import lazy_loader
-
 from ddsh.errors import DdshError, MissingExtra
 
 if TYPE_CHECKING:
@@ -74,49 +72,55 @@ __all__ = [
     "service",
 ]
 
-_lazy, __dir__, _ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "backbones",
-        "datasets",
-        "evaluation",
-        "experiment",
-        "images",
-        "index",
-        "methods",
-        "report",
-        "search",
-        "service",
-    ],
-    submod_attrs={
-        "backbones.base": ["Backbone"],
-        "codes": ["BinaryCodes"],
-        "datasets": ["Dataset", "Protocol", "Split", "load"],
-        "evaluation.evaluator": ["evaluate"],
-        "evaluation.result": ["Result"],
-        "evaluation.scores": ["Scores", "score"],
-        "methods.base": ["Hasher"],
-        "methods.cosdish": ["COSDISH"],
-        "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
-        "methods.dhn": ["DHN"],
-        "methods.dpsh": ["DPSH"],
-        "methods.dsh": ["DSH"],
-        "methods.fasth": ["FastH"],
-        "methods.itq": ["ITQ"],
-        "methods.lfh": ["LFH"],
-        "methods.lsh": ["LSH"],
-        "methods.sdh": ["SDH"],
-        "methods.training": ["Training"],
-        "model": ["Model"],
-        "search": ["ImageSearch"],
-    },
-)
+if not TYPE_CHECKING:  # a type checker sees the names above and no others
+    import lazy_loader
+
+    _lazy, _, _ = lazy_loader.attach(
+        __name__,
+        submodules=[
+            "backbones",
+            "datasets",
+            "evaluation",
+            "experiment",
+            "images",
+            "index",
+            "methods",
+            "report",
+            "search",
+            "service",
+        ],
+        submod_attrs={
+            "backbones.base": ["Backbone"],
+            "codes": ["BinaryCodes"],
+            "datasets": ["Dataset", "Protocol", "Split", "load"],
+            "evaluation.evaluator": ["evaluate"],
+            "evaluation.result": ["Result"],
+            "evaluation.scores": ["Scores", "score"],
+            "methods.base": ["Hasher"],
+            "methods.cosdish": ["COSDISH"],
+            "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+            "methods.dhn": ["DHN"],
+            "methods.dpsh": ["DPSH"],
+            "methods.dsh": ["DSH"],
+            "methods.fasth": ["FastH"],
+            "methods.itq": ["ITQ"],
+            "methods.lfh": ["LFH"],
+            "methods.lsh": ["LSH"],
+            "methods.sdh": ["SDH"],
+            "methods.training": ["Training"],
+            "model": ["Model"],
+            "search": ["ImageSearch"],
+        },
+    )
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
+        try:
+            return _lazy(name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtra(f"ddsh.{name}", "PyTorch", "deep") from error
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a module attribute can be anything
-    try:
-        return _lazy(name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtra(f"ddsh.{name}", "PyTorch", "deep") from error
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -12,6 +12,7 @@ __all__ = [
     "Diverged",
     "DownloadError",
     "InvalidInput",
+    "InvalidType",
     "MissingExtra",
     "NotAnImage",
     "TooManyPixels",
@@ -25,6 +26,10 @@ class DdshError(Exception):
 
 class InvalidInput(DdshError, ValueError):
     """An argument has the wrong shape, type or value."""
+
+
+class InvalidType(InvalidInput, TypeError):
+    """An argument has the wrong type."""
 
 
 class UnknownName(InvalidInput):

@@ -251,7 +251,9 @@ def as_labels(labels: LabelsLike) -> Labels:
         raise InvalidInput("Labels must be a vector or a 0/1 matrix; the rows given differ in length.") from error
     if array.dtype == object:
         if array.ndim != 1 or not all(isinstance(value, str) for value in array):
-            raise InvalidInput("Labels must be whole numbers or names; found missing or mixed values.")
+            raise InvalidInput(
+                "Unknown label type: labels must be whole numbers or names; found missing or mixed values."
+            )
         array = array.astype(np.str_)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image as Pillow
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 from sklearn.base import clone
@@ -171,6 +172,8 @@ class Model:
         """Return one image, shrunk to what the model sees; raise if the model cannot take it."""
         if self.backbone is not None:
             return self.backbone.prepare(image)
+        if image.shape[2] == 3 and image.size == 3 * self.method.n_features_in_:  # grey images, decoded to RGB
+            return np.asarray(Pillow.fromarray(image).convert("L"))[..., None]
         if image.size != self.method.n_features_in_:
             height, width, channels = image.shape
             raise InvalidInput(

@@ -107,12 +107,12 @@ def _as_faiss_sees_it(faiss, features, start):
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (np.random.default_rng(0).normal(size=(50, 7)), "7 in 50 items of 7 features, but n_bits is 8"),
-        (np.random.default_rng(0).normal(size=(6, 70)), "5 in 6 items of 70 features"),
-        (np.tile(np.random.default_rng(0).normal(size=(50, 3)), 5), "3 in 50 items of 15 features"),
-        (np.ones((50, 10)), "0 in 50 items"),
-        (np.zeros((1030, 1025)), "0 in 1030 items"),
-        (np.zeros((1, 10)), "0 in 1 items"),
+        (np.random.default_rng(0).normal(size=(50, 7)), "7 for n_samples=50, n_features=7, but n_bits is 8"),
+        (np.random.default_rng(0).normal(size=(6, 70)), "5 for n_samples=6, n_features=70"),
+        (np.tile(np.random.default_rng(0).normal(size=(50, 3)), 5), "3 for n_samples=50, n_features=15"),
+        (np.ones((50, 10)), "0 for n_samples=50"),
+        (np.zeros((1030, 1025)), "0 for n_samples=1030"),
+        (np.zeros((1, 10)), "0 for n_samples=1"),
     ],
 )
 def test_more_bits_than_directions_are_refused_with_a_way_out(features, message):
@@ -123,7 +123,7 @@ def test_more_bits_than_directions_are_refused_with_a_way_out(features, message)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.integers(8, 300))
 def test_items_vary_in_one_direction_less_than_there_are_items(seed, n_items, n_features):
     features = np.random.default_rng(seed).normal(5, 1, (n_items, n_features))
-    with pytest.raises(InvalidInput, match=f"vary: {n_items - 1} in {n_items} items"):
+    with pytest.raises(InvalidInput, match=f"vary: {n_items - 1} for n_samples={n_items}"):
         ITQ(n_items).fit(features)
 
 

@@ -28,7 +28,7 @@ def test_a_report_is_written_and_problems_go_to_standard_error(ddsh, put, tmp_pa
     assert outcome.stdout == "here/index.html: 3 results, 1 files of figures\n"
     lines = outcome.stderr.splitlines()
     assert len(lines) == 2
-    assert "broken.json is not JSON" in lines[0]
+    assert "broken.json is damaged" in lines[0]
     assert lines[1] == "ddsh: map-cifar10: lsh at 12 bits: seed 1 missing."
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"index.html", "figures"}
     assert [path.name for path in (tmp_path / "here" / "figures").iterdir()] == ["map-cifar10-cost.svg"]
@@ -39,6 +39,14 @@ def test_the_page_alone_is_written_on_request(ddsh, put, tmp_path, bare_content)
     outcome = ddsh("results", "--page-only")
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["index.html"]
+
+
+def test_the_experiment_asked_for_is_shown_alone(ddsh, put, bare_content, tmp_path):
+    put(bare_content("ddsh", experiment="first"), "first.json")
+    put(bare_content("ddsh"))
+    outcome = ddsh("results", "--experiment", "map-cifar10", "--only", "--page-only")
+    assert outcome.stdout == "report/index.html: 1 results, 0 files of figures\n"
+    assert "<h2>first</h2>" not in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_a_markdown_table_is_printed_and_no_file_written(ddsh, put, tmp_path, bare_content):
@@ -54,6 +62,8 @@ def test_a_markdown_table_is_printed_and_no_file_written(ddsh, put, tmp_path, ba
         (["empty"], "empty holds no results"),
         (["nowhere"], "nowhere is not a folder"),
         (["results", "--format", "gif"], "Unknown format 'gif'"),
+        (["results", "--only"], "--only needs --experiment"),
+        (["results", "--experiment", "map-cifar"], "Did you mean 'map-cifar10'?"),
         (["results", "--markdown", "map-cifar"], "Did you mean 'map-cifar10'?"),
     ],
 )

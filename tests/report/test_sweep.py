@@ -20,6 +20,8 @@ def sweep(put, read, old_content):
             params["solver"] = solver
         content = old_content(label, 12, 0, score, experiment="choose-cifar10", params=params)
         put(content | {"method": method})
+    params = {"training": {"learning_rate": 0.1, "final_lr": 0.001, "batch_size": 64}}
+    put(old_content("ddsh-c", 12, 0, 0.5, experiment="choose-cifar10", params=params) | {"method": "ddsh"})
     [section] = make_sections(read_runs(read()[0])[0], read_paper())
     return section
 
@@ -27,7 +29,7 @@ def sweep(put, read, old_content):
 def test_settings_that_differ_within_a_method_are_found_however_deep(sweep):
     settings = varying_settings(sweep)
     assert set(settings) == {"learning_rate", "solver"}
-    assert settings["solver"] == {("ddsh-a", 12): "clustering", ("ddsh-b", 12): "local"}
+    assert settings["solver"] == {("ddsh-a", 12): "clustering", ("ddsh-b", 12): "local", ("ddsh-c", 12): None}
 
 
 def test_the_table_is_sorted_best_first_with_settings_as_columns(sweep):
@@ -36,18 +38,19 @@ def test_the_table_is_sorted_best_first_with_settings_as_columns(sweep):
         ["ddsh-b", "0.8000", "DDSH", "0.2", "local"],
         ["dsh-a", "0.7000", "DSH", "0.1", "–"],
         ["ddsh-a", "0.6000", "DDSH", "0.1", "clustering"],
+        ["ddsh-c", "0.5000", "DDSH", "0.1", "default"],
     ]
-    assert [row[1].is_best for row in table.cells] == [True, False, False]
+    assert [row[1].is_best for row in table.cells] == [True, False, False, False]
 
 
 def test_the_chart_has_a_panel_for_each_setting_and_a_series_for_each_method(sweep):
     chart = sweep_chart(sweep)
     assert [(panel.x_name, panel.ticks) for panel in chart.panels] == [
         ("learning rate", (0.1, 0.2)),
-        ("solver", ("clustering", "local")),
+        ("solver", ("clustering", "default", "local")),
     ]
     [ddsh, dsh] = chart.panels[0].series
-    assert (ddsh.label, sorted(zip(ddsh.x, ddsh.y, strict=True))) == ("ddsh", [(0.1, 0.6), (0.2, 0.8)])
+    assert (ddsh.label, sorted(zip(ddsh.x, ddsh.y, strict=True))) == ("ddsh", [(0.1, 0.5), (0.1, 0.6), (0.2, 0.8)])
     assert dsh.tips == ("dsh-a: MAP 0.7000, learning_rate = 0.1",)
 
 

@@ -98,8 +98,8 @@ class ConvNorm(nn.Sequential):
         super().__init__(*layers, *([] if linear else [nn.ReLU6(inplace=True)]))
 
 
-class Block(nn.Module):
-    """Inverted residual: expand, convolve each channel, project."""
+class InvertedResidual(nn.Module):
+    """Inverted residual block: expand, convolve each channel, project."""
 
     def __init__(self, n_in: int, n_out: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -168,14 +168,14 @@ build_lite1 = partial(build, 1)
 build_lite2 = partial(build, 2)
 
 
-def _blocks(width: float, depth: float) -> list[Block]:
-    blocks: list[Block] = []
+def _blocks(width: float, depth: float) -> list[InvertedResidual]:
+    blocks: list[InvertedResidual] = []
     n_in = 32
     for stage, (repeats, kernel, stride, expansion, channels) in enumerate(_STAGES):
         n_out = _round_width(channels, width)
         is_fixed = stage in (0, len(_STAGES) - 1)
         for repeat in range(repeats if is_fixed else math.ceil(repeats * depth)):
-            blocks.append(Block(n_in, n_out, kernel, stride if repeat == 0 else 1, expansion))
+            blocks.append(InvertedResidual(n_in, n_out, kernel, stride if repeat == 0 else 1, expansion))
             n_in = n_out
     return blocks
 

@@ -127,7 +127,7 @@ class Progress:
 
     def on_step(self, step: "TrainingStep") -> None:
         """Show a step of the training of a network."""
-        self.update(step.done, step.total, f"{describe_step(step)}, {format_time(step.seconds_left)} left")
+        self.update(step.done, step.total, f"{_describe_step(step)}, {format_time(step.seconds_left)} left")
 
     def on_download(self, name: str, done: int, total: int | None) -> None:
         """Show how much of a file is downloaded."""
@@ -150,7 +150,7 @@ class Progress:
             wait = self.seconds
 
 
-def describe_step(step: "TrainingStep") -> str:
+def _describe_step(step: "TrainingStep") -> str:
     """Return epoch, loss, objective and speed of a training step."""
     objective = "" if step.objective is None else f", objective {step.objective:,.0f}"
     speed = f"{step.bits_per_second:,.0f} bits/s"
@@ -185,7 +185,7 @@ class ExperimentProgress(Progress):
 
     def on_step(self, step: "TrainingStep") -> None:
         """Show a step of the training of a network."""
-        self._show(step.done / step.total, f"{self._run}, {describe_step(step)}")
+        self._show(step.done / step.total, f"{self._run}, {_describe_step(step)}")
 
     def on_end(self, result: "Result") -> None:
         """Print the score of a run."""

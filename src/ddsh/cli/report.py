@@ -30,11 +30,11 @@ def report(
 
     if only and not experiment:
         raise InvalidInput("--only needs --experiment.")
-    records, problems = read_folder(results)
+    found, problems = read_folder(results)
     if markdown is None:
         with Progress("Figures", "figures") as progress:
             written = write_report(
-                records,
+                found,
                 out,
                 problems=problems,
                 formats=() if page_only else figures or ("svg",),
@@ -45,7 +45,7 @@ def report(
         problems = list(written.problems)
         line = f"{written.page}: {written.n_runs} results, {len(written.figures)} files of figures"
     else:
-        line = markdown_table(records, markdown)
+        line = markdown_table(found, markdown)
     for problem in problems:
         typer.echo(f"ddsh: {problem}", err=True)
     typer.echo(line)

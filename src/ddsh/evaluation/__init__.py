@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 if TYPE_CHECKING:
     from ddsh.evaluation.bits import BitHealth, bit_health
     from ddsh.evaluation.evaluator import evaluate, evaluate_fitted
@@ -22,6 +20,31 @@ if TYPE_CHECKING:
         summarise,
     )
     from ddsh.evaluation.scores import PrecisionRecall, Scores, score
+else:
+    import lazy_loader
+
+    __getattr__, __dir__, _ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "bits": ["BitHealth", "bit_health"],
+            "evaluator": ["evaluate", "evaluate_fitted"],
+            "examples": ["Examples"],
+            "labelled_codes": ["LabelledCodes"],
+            "metrics": ["METRICS", "Curve", "Metric"],
+            "outputs": ["Histogram", "Reranked"],
+            "result": [
+                "BackboneInfo",
+                "EpochRecord",
+                "Machine",
+                "Result",
+                "Spread",
+                "Summary",
+                "read_results",
+                "summarise",
+            ],
+            "scores": ["PrecisionRecall", "Scores", "score"],
+        },
+    )
 
 __all__ = [
     "METRICS",
@@ -47,26 +70,3 @@ __all__ = [
     "score",
     "summarise",
 ]
-
-__getattr__, __dir__, _ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "bits": ["BitHealth", "bit_health"],
-        "evaluator": ["evaluate", "evaluate_fitted"],
-        "examples": ["Examples"],
-        "labelled_codes": ["LabelledCodes"],
-        "metrics": ["METRICS", "Curve", "Metric"],
-        "outputs": ["Histogram", "Reranked"],
-        "result": [
-            "BackboneInfo",
-            "EpochRecord",
-            "Machine",
-            "Result",
-            "Spread",
-            "Summary",
-            "read_results",
-            "summarise",
-        ],
-        "scores": ["PrecisionRecall", "Scores", "score"],
-    },
-)

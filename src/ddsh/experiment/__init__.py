@@ -2,13 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 if TYPE_CHECKING:
     from ddsh.experiment.provenance import commit_of, this_machine
     from ddsh.experiment.runner import ExperimentListener, Outcome, Plan, build_model, plan, run
     from ddsh.experiment.spec import BackboneSpec, MethodSpec, QuickSpec, Run, Spec, find_spec, read_spec
     from ddsh.experiment.tuning import Trial, rate_grid, tune
+else:
+    import lazy_loader
+
+    __getattr__, __dir__, _ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "provenance": ["commit_of", "this_machine"],
+            "runner": ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"],
+            "spec": ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"],
+            "tuning": ["Trial", "rate_grid", "tune"],
+        },
+    )
 
 __all__ = [
     "BackboneSpec",
@@ -30,13 +40,3 @@ __all__ = [
     "this_machine",
     "tune",
 ]
-
-__getattr__, __dir__, _ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "provenance": ["commit_of", "this_machine"],
-        "runner": ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"],
-        "spec": ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"],
-        "tuning": ["Trial", "rate_grid", "tune"],
-    },
-)

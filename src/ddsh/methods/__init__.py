@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher
     from ddsh.methods._distributed import joined
@@ -22,6 +20,31 @@ if TYPE_CHECKING:
     from ddsh.methods.registry import METHODS, get_method, method_names
     from ddsh.methods.sdh import SDH
     from ddsh.methods.training import Training, TrainingStep
+else:
+    import lazy_loader
+
+    __getattr__, __dir__, _ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "_deep": ["DeepHasher"],
+            "_distributed": ["joined"],
+            "_two_step": ["TwoStepHasher"],
+            "base": ["Hasher", "MethodCard"],
+            "cosdish": ["COSDISH"],
+            "ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+            "dhn": ["DHN"],
+            "dpsh": ["DPSH"],
+            "dsh": ["DSH"],
+            "fasth": ["FastH"],
+            "itq": ["ITQ"],
+            "lfh": ["LFH"],
+            "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
+            "lsh": ["LSH"],
+            "registry": ["METHODS", "get_method", "method_names"],
+            "sdh": ["SDH"],
+            "training": ["Training", "TrainingStep"],
+        },
+    )
 
 __all__ = [
     "COSDISH",
@@ -50,26 +73,3 @@ __all__ = [
     "joined",
     "method_names",
 ]
-
-__getattr__, __dir__, _ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "_deep": ["DeepHasher"],
-        "_distributed": ["joined"],
-        "_two_step": ["TwoStepHasher"],
-        "base": ["Hasher", "MethodCard"],
-        "cosdish": ["COSDISH"],
-        "ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
-        "dhn": ["DHN"],
-        "dpsh": ["DPSH"],
-        "dsh": ["DSH"],
-        "fasth": ["FastH"],
-        "itq": ["ITQ"],
-        "lfh": ["LFH"],
-        "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
-        "lsh": ["LSH"],
-        "registry": ["METHODS", "get_method", "method_names"],
-        "sdh": ["SDH"],
-        "training": ["Training", "TrainingStep"],
-    },
-)

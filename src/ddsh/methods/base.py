@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_array
 
 import ddsh
 from ddsh.codes import MAX_BITS, BinaryCodes
-from ddsh.errors import InvalidInput
+from ddsh.errors import InvalidInput, InvalidType
 from ddsh.labels import Labels, LabelsLike, as_labels
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 -- scikit-learn has no types
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.card.supervision == "supervised"
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 
     def _check_fitted(self) -> None:
@@ -212,5 +214,7 @@ def check_features(X: Any) -> NDArray[np.float64]:  # noqa: ANN401, N803
     try:
         features: NDArray[np.float64] = check_array(X, input_name="X").astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"Features must be a finite numeric matrix (n, d) with n >= 1. {error}") from error
+        kind = InvalidType if isinstance(error, TypeError) else InvalidInput
+        reason = " ".join(str(error).split())
+        raise kind(f"Features must be a finite numeric matrix (n, d) with n >= 1. {reason}") from error
     return features

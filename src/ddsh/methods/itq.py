@@ -79,18 +79,16 @@ class ITQ(Hasher):
         mean = features.mean(axis=0)
         centred = features - mean
         components = _principal_directions(centred, self.n_bits)
-        self._check_directions(components.shape[1], features.shape)
+        if components.shape[1] < self.n_bits:
+            raise InvalidInput(
+                "itq gives at most one bit for each direction in which the training features vary:"
+                f" {components.shape[1]} for n_samples={len(features)}, n_features={features.shape[1]}, but n_bits is"
+                f" {self.n_bits}. Ask for fewer bits, give more items or the features of a wider network, or use lsh,"
+                " which takes any number."
+            )
         start = _random_rotation(self.n_bits, np.random.Generator(np.random.PCG64(self.seed)))
         self.rotation_, self.errors_ = _rotate(centred @ components, start, self.n_iterations)
         self.mean_, self.components_ = mean, components
-
-    def _check_directions(self, found: int, shape: tuple[int, ...]) -> None:
-        if found < self.n_bits:
-            raise InvalidInput(
-                f"itq gives at most one bit for each direction in which the training features vary: {found} in "
-                f"{shape[0]} items of {shape[1]} features, but n_bits is {self.n_bits}. Ask for fewer bits, give more "
-                "items or the features of a wider network, or use lsh, which takes any number."
-            )
 
     def _project(self, features: _Floats) -> Outputs:
         projection = self.components_ @ self.rotation_

@@ -206,7 +206,9 @@ def _targets(labels: Labels) -> _Targets:
             "takes pairs, such as ddsh."
         )
     if len(labels.distinct()[0]) < 2:
-        raise InvalidInput(f"sdh learns to tell classes apart, but all {len(labels)} items have the same labels.")
+        raise InvalidInput(
+            f"sdh learns to tell classes apart, but all {len(labels)} items have the same labels (one class only?)."
+        )
     carriers = [np.flatnonzero(labels.having(label)) for label in labels.classes()]
     starts = np.cumsum([0, *map(len, carriers)])
     shape = len(labels), len(carriers)

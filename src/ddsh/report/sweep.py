@@ -13,7 +13,7 @@ __all__ = ["sweep_chart", "sweep_table", "varying_settings"]
 
 _NOT_SETTINGS = ("seed", "weights", "device", "checkpoint_seconds")
 _DEFAULT = "default"
-_MAX_TICKS = 5
+_MAX_TICKS = 4
 
 
 def varying_settings(section: Section) -> dict[str, dict[tuple[str, int], Any]]:
@@ -25,19 +25,22 @@ def varying_settings(section: Section) -> dict[str, dict[tuple[str, int], Any]]:
     Returns
     -------
     dict of str to dict
-        By name of the setting, its value in each cell that has it.
+        By name of the setting, its value in each cell whose method has it; None for the default.
     """
-    values: dict[str, dict[tuple[str, int], Any]] = {}
-    by_method: dict[tuple[str, str], set[str]] = {}
+    by_method: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
     for place, cell in section.cells.items():
         run = cell.runs[0]
-        settings = {name.rpartition(".")[2]: value for name, value in flat_params(run.params)}
-        settings |= {"n_bits": cell.n_bits, "network": run.network}
-        settings |= {"image_size": run.image_size, "n_frozen": run.n_frozen}
-        for name, value in settings.items():
-            values.setdefault(name, {})[place] = value
-            by_method.setdefault((name, run.method), set()).add(repr(value))
-    varying = {name for (name, _), found in by_method.items() if len(found) > 1} - set(_NOT_SETTINGS)
+        found = {name.rpartition(".")[2]: value for name, value in flat_params(run.params)}
+        found |= {"n_bits": cell.n_bits, "network": run.network, "image_size": run.image_size, "n_frozen": run.n_frozen}
+        by_method.setdefault(run.method, {})[place] = found
+    values: dict[str, dict[tuple[str, int], Any]] = {}
+    varying = set()
+    for cells in by_method.values():
+        for name in dict.fromkeys(name for found in cells.values() for name in found):
+            settings = {place: found.get(name) for place, found in cells.items()}
+            values.setdefault(name, {}).update(settings)
+            if len(set(map(repr, settings.values()))) > 1 and name not in _NOT_SETTINGS:
+                varying.add(name)
     chosen: dict[str, dict[tuple[str, int], Any]] = {}
     for name in [name for name in values if name in varying]:
         if not any(_is_multiple(values[name], other) for other in chosen.values()):

@@ -7,6 +7,7 @@ state asks only for the changes since then, and a state of another history, such
 """
 
 import json
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -113,13 +114,13 @@ class Catalogue:
         The database. Files in the same folder are stored by relative paths, so that the folder can be moved.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._folder = path.absolute().parent
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._folder = self._path.absolute().parent
         self._replaced = False
         with self._named_errors():
             self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw",
+                f"{self._path.absolute().as_uri()}?mode=rw",
                 uri=True,
                 timeout=_TIMEOUT_SECONDS,
                 isolation_level=None,
@@ -138,7 +139,7 @@ class Catalogue:
             raise
 
     @classmethod
-    def create(cls, path: Path, fingerprint: str) -> None:
+    def create(cls, path: str | os.PathLike[str], fingerprint: str) -> None:
         """Create an empty catalogue for the codes of one model."""
         connection = sqlite3.connect(path, isolation_level=None)
         try:

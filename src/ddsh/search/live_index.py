@@ -5,6 +5,7 @@ catalogue knows are loaded and the changes since then are applied; truncated or 
 history, only cost time: the index is then rebuilt from the catalogue.
 """
 
+import os
 import re
 import shutil
 from contextlib import suppress
@@ -40,8 +41,8 @@ class LiveIndex:
         Code length.
     """
 
-    def __init__(self, folder: Path, name: str, n_bits: int) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | os.PathLike[str], name: str, n_bits: int) -> None:
+        self._folder = Path(folder)
         self._class = get_index("buckets" if name == AUTO else name)
         self._n_bits = n_bits
         self._state: State | None = None

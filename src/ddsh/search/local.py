@@ -70,9 +70,9 @@ def write_lock(folder: str | os.PathLike[str], wait: float) -> Iterator[None]:
 class LocalWriter(Catalogue, StoreWriter):
     """Exclusive write access to a :class:`LocalStore`."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / _CATALOGUE)
-        self._images = folder / _IMAGES
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__(Path(folder) / _CATALOGUE)
+        self._images = self.folder / _IMAGES
         self._removed: list[Path] = []
 
     @contextmanager
