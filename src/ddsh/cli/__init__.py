@@ -72,7 +72,7 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        message = "interrupted."
+        message = "stopped."
     if message:
         typer.echo(f"ddsh: {' '.join(message.split())}", err=True)
     sys.exit(code)
