@@ -1,10 +1,10 @@
-"""Speed and memory of the methods on features, each in a process of its own, beside a named peer where there is one.
+"""Time and memory of the methods on features, each in its own process, compared with other libraries.
 
 Usage: python benchmarks/baselines.py [CASE ...]
 
-Features are drawn around ten centres, as those of a network lie around its classes. Two-step methods carry their codes
-over by a linear map, so that little but their coding is measured; the boosted trees have a line of their own. With
-59,000 items an n x n matrix of float64 would take 27.8 GB: the peak tells that none is made.
+Features are drawn around ten centres, one per class. Two-step methods use a linear map as extension, so that mostly
+their coding step is measured; boosted trees are measured separately. With 59,000 items an n x n matrix of float64 would
+take 27.8 GB: the peak memory shows that there is none.
 """
 
 import multiprocessing
@@ -22,9 +22,9 @@ from ddsh.methods import get_method
 
 N_BITS, N_CLASSES = 48, 10
 PAPER = (5000, 4096)
-"""Training items and width of features in the paper."""
+"""Training items and features in the paper."""
 WHOLE = (59_000, 64)
-"""As many items as CIFAR-10's database has."""
+"""Items in the database of CIFAR-10."""
 
 Items = tuple[NDArray[np.float32], Labels]
 Fit = Callable[[NDArray[np.float32], Labels], object]
@@ -40,7 +40,7 @@ def draw(n_items: int, width: int) -> Items:
 
 
 def ours(name: str, **params: Any) -> Fit:  # noqa: ANN401 -- parameters of any method
-    """Return what trains one of our methods."""
+    """Return a function that fits one of our methods."""
     return lambda features, labels: get_method(name)(N_BITS, **params).fit(features, labels)
 
 
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[tuple[int, int], Fit]] = {
 
 
 def measure(case: str) -> None:
-    """Run one case and print its line; the peak is that of the whole process, features included."""
+    """Run one case and print a line; the peak is that of the whole process, features included."""
     shape, fit = CASES[case]
     features, labels = draw(*shape)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -93,7 +93,7 @@ def measure(case: str) -> None:
 
 
 def main() -> None:
-    """Measure all cases, or those that are named."""
+    """Measure all cases, or those given on the command line."""
     context = multiprocessing.get_context("spawn")
     for case in sys.argv[1:] or CASES:
         child = context.Process(target=measure, args=(case,))

@@ -1,4 +1,7 @@
-"""The command line: each command calls the public API and shows what it returns."""
+"""Command line: every command calls the public API and prints the result.
+
+Modules of this package import only Typer; a command imports what it needs when it is called.
+"""
 
 import signal
 import sys
@@ -7,29 +10,31 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, demo, experiments, models, report, scoring, search, serve
-from ddsh.cli.show import help_when_alone
+from ddsh.cli import data, demo, evaluation, experiments, models, report, search, serve
+from ddsh.cli.display import show_help_if_alone
 from ddsh.errors import DdshError
 
-_STOPPED = 130
+__all__ = ["app", "main"]
 
-app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False)
+INTERRUPTED = 130
+
+app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
 app.add_typer(data.app, name="data")
-app.command("train")(models.train)
-app.command("tune")(models.tune)
-app.command("encode")(models.encode)
-app.command("evaluate")(models.evaluate)
-app.command("methods")(models.methods)
-app.command("score")(scoring.score)
-app.command("reproduce")(experiments.reproduce)
-app.command("results")(experiments.results)
-app.command("report")(report.report)
+app.command()(models.train)
+app.command()(models.tune)
+app.command()(models.encode)
+app.command()(evaluation.evaluate)
+app.command()(models.methods)
+app.command()(evaluation.score)
+app.command()(experiments.reproduce)
+app.command()(experiments.results)
+app.command()(report.report)
 app.add_typer(search.app, name="index")
-app.command("search")(search.search)
-app.command("duplicates")(search.duplicates)
-app.command("serve")(serve.serve)
-app.command("export")(search.export)
-app.command("demo")(demo.demo)
+app.command()(search.search)
+app.command()(search.duplicates)
+app.command()(serve.serve)
+app.command()(models.export)
+app.command()(demo.demo)
 
 
 def _show_version(wanted: bool) -> None:
@@ -43,29 +48,31 @@ def _ddsh(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Learn very short binary codes for images from labels, and search with them."""
-    help_when_alone(context)
+    """Learn short binary codes for images, and search with them."""
+    show_help_if_alone(context)
 
 
 def main() -> NoReturn:
-    """Run the command line; an error that is the input's fault is one line and exit code 2."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-made is removed
+    """Run the command line; an error of the input or the system is one line and exit code 2."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: temporary files are removed
+    message, code = "", 0
     try:
-        code = app(standalone_mode=False)
+        returned = app(standalone_mode=False)
+        code = returned if isinstance(returned, int) else 0
     except DdshError as error:
-        _fail(str(error))
+        message, code = str(error), 2
     except typer.TyperException as error:
-        _fail(f"{error.format_message()} Try 'ddsh --help'.")
+        message, code = f"{error.format_message()} Try 'ddsh --help'.", 2
+    except OSError as error:  # a full disk, a missing permission
+        reason = error.strerror or str(error)
+        message, code = f"{error.filename}: {reason}." if error.filename else f"{reason}.", 2
     except (KeyboardInterrupt, typer.Abort):
-        code = _STOPPED
-    if code == _STOPPED:
-        _fail("stopped.", _STOPPED)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _fail(message: str, code: int = 2) -> NoReturn:
-    typer.echo(f"ddsh: {' '.join(message.split())}", err=True)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        message = "stopped."
+    if message:
+        typer.echo(f"ddsh: {' '.join(message.split())}", err=True)
     sys.exit(code)

@@ -5,29 +5,29 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="List, check and download datasets.")
+from ddsh.cli.display import show_help_if_alone
+from ddsh.cli.options import Json, Root, writable_folder
 
-Root = Annotated[Path | None, typer.Option(envvar="DDSH_DATA", help="Folder that holds the datasets.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, help="List, check and download datasets.")
 
 
 @app.callback(invoke_without_command=True)
 def _data(context: typer.Context) -> None:
-    from ddsh.cli import show
-
-    show.help_when_alone(context)
+    show_help_if_alone(context)
 
 
 @app.command("list")
 def list_datasets(root: Root = None, json: Json = False) -> None:
     """List the datasets that can be loaded by name, and where each was found."""
-    from ddsh.cli import show
+    from ddsh.cli.display import print_json, show_datasets
     from ddsh.datasets import DATASETS
 
     if not json:
-        show.datasets(list(DATASETS.values()), root)
+        show_datasets(list(DATASETS.values()), root)
         return
-    show.as_json(
+    print_json(
         [
             {
                 "name": card.name,
@@ -57,34 +57,37 @@ def check(
     """Read every image: class counts, sizes, broken files, duplicates, and queries that are also in the database."""
     from dataclasses import replace
 
-    from ddsh.cli import show
+    from ddsh.cli.display import print_json, show_dataset_report
+    from ddsh.cli.progress import Progress
     from ddsh.datasets import check_dataset, get_protocol, load
 
-    with show.counting("Reading files") as on_progress:
-        dataset = load(name_or_path, root=root, images_root=images, strict=strict, on_progress=on_progress)
+    with Progress("Reading files", "files") as progress:
+        dataset = load(name_or_path, root=root, images_root=images, strict=strict, on_progress=progress.on_count)
     rule = get_protocol(protocol or dataset.protocol)
     if query_per_class:
         rule = replace(rule, query_per_class=query_per_class, n_query=None)
-    with show.counting("Checking images") as on_progress:
-        report = check_dataset(dataset, rule, seed, on_progress)
+    with Progress("Checking images", "images") as progress:
+        report = check_dataset(dataset, rule, seed, progress.on_count)
     if json:
-        show.as_json(report.to_dict())
+        print_json(report.to_dict())
     else:
-        show.report(report)
+        show_dataset_report(report)
 
 
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
-    root: Annotated[Path, typer.Option(envvar="DDSH_DATA", help="Folder that holds the datasets.")],
+    root: Annotated[
+        Path, typer.Option(envvar="DDSH_DATA", callback=writable_folder, help="Folder that holds the datasets.")
+    ],
     mirror: Annotated[str | None, typer.Option(help="Address of a folder with the same files.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a server that does not respond.")] = 30.0,
 ) -> None:
     """Download a dataset from its official address; run it again to resume after an interruption."""
-    from ddsh.cli import show
+    from ddsh.cli.progress import Progress
     from ddsh.datasets import fetch as fetch_dataset
 
-    with show.downloading() as on_progress:
-        paths = fetch_dataset(name, root, mirror=mirror, timeout=timeout, on_progress=on_progress)
+    with Progress("Downloading") as progress:
+        paths = fetch_dataset(name, root, mirror=mirror, timeout=timeout, on_progress=progress.on_download)
     for path in paths:
         typer.echo(path)

@@ -1,139 +1,122 @@
 """Commands that run experiments and list their results."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-import ddsh
-from ddsh.cli import show, tables
-from ddsh.datasets import load
-from ddsh.errors import ArtefactError, DdshError, InvalidInput, UnknownName
-from ddsh.evaluation.records import Record, read_results, summarise
+from ddsh.cli.options import CacheDir, ImageSize, NFrozen, Root, Weights, writable_folder
 
-if TYPE_CHECKING:
-    from ddsh.experiment import Outcome, Spec
-
-_STOPPED = 130
-
-Results = Annotated[Path, typer.Option(help="Folder for results.")]
-Root = Annotated[
-    Path | None, typer.Option("--root", "--data", envvar="DDSH_DATA", help="Folder where datasets are kept.")
-]
+__all__ = ["reproduce", "results"]
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="A name in ./experiments, or a TOML file.")],
-    results: Results = Path("results"),
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment, or a TOML file.")],
+    results: Annotated[Path, typer.Option(callback=writable_folder, help="Folder for results.")] = Path("results"),
     root: Root = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A quick look: fewer images, epochs, seeds.")] = False,
-    network: Annotated[str | None, typer.Option(help="Another network for all methods.")] = None,
-    image_size: Annotated[int | None, typer.Option(min=1, help="Side of the images that it sees.")] = None,
-    weights: Annotated[str | None, typer.Option(help="File with its pretrained weights.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Quick look: fewer images, epochs and seeds.")] = False,
+    backbone: Annotated[str | None, typer.Option(help="Another backbone for all methods.")] = None,
+    image_size: ImageSize = None,
+    n_frozen: NFrozen = None,
+    weights: Weights = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.")] = None,
     bits: Annotated[list[int] | None, typer.Option(min=1, help="Code length; repeatable.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Label of a method; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process of its own.")] = 1,
-    memory: Annotated[Path | None, typer.Option(help="Folder to keep features in, for the next run.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Make results again that are there.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time, each in its own process.")] = 1,
+    device: Annotated[str | None, typer.Option(help="Where networks run: auto, cpu, cuda or mps.")] = None,
+    cache_dir: CacheDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs whose results exist.")] = False,
 ) -> None:
-    """Run what is missing of an experiment; every run is one JSON in the results folder."""
+    """Run an experiment, or what is missing of it.
+
+    Every run writes one JSON file to the results folder.
+    """
+    from functools import partial
+
+    import ddsh
+    from ddsh.cli.progress import ExperimentProgress
+    from ddsh.datasets import load
+    from ddsh.errors import DdshError, InvalidInput
     from ddsh.experiment import commit_of, find_spec, read_spec, run
 
-    spec = _chosen(read_spec(find_spec(experiment, Path("experiments"))), quick, bits, seeds, only)
-    spec = _with_network(spec, network, image_size, weights)
-    opened = partial(load, spec.dataset, root=root)
-    commit = commit_of(Path(ddsh.__file__).parent)
-    with show.experiment() as bars:
-        try:
-            outcome = run(spec, opened, results, bars, force=force, n_jobs=jobs, memory=memory, commit=commit)
-        except KeyboardInterrupt:
-            bars.close()
-            typer.echo(f"ddsh: stopped, {bars.state()}; the same command goes on from there.", err=True)
-            raise SystemExit(_STOPPED) from None
-    _conclude(outcome, spec, results)
-
-
-def _chosen(
-    spec: "Spec", quick: bool, bits: Sequence[int] | None, seeds: int | None, only: Sequence[str] | None
-) -> "Spec":
+    spec = read_spec(find_spec(experiment))
     spec = spec.quicker() if quick else spec
     spec = spec.with_bits(bits) if bits else spec
     spec = spec.with_seeds(seeds) if seeds else spec
-    return spec.only(only) if only else spec
-
-
-def _with_network(spec: "Spec", network: str | None, image_size: int | None, weights: str | None) -> "Spec":
-    if network is None and (image_size or weights):
-        raise InvalidInput("--image-size and --weights belong to --network; name it too.")
-    return spec if network is None else spec.with_network(network, image_size, weights)
-
-
-def _conclude(outcome: "Outcome", spec: "Spec", results: Path) -> None:
+    spec = spec.only(only) if only else spec
+    if backbone is not None:
+        path = None if weights is None else str(weights)
+        spec = spec.with_backbone(name=backbone, image_size=image_size, n_frozen=n_frozen, weights=path)
+    elif image_size or n_frozen is not None or weights:
+        raise InvalidInput("--image-size, --n-frozen and --weights change the backbone; also give --backbone.")
+    progress = ExperimentProgress()
+    try:
+        with progress:
+            outcome = run(
+                spec,
+                partial(load, spec.dataset, root=root),
+                results,
+                progress,
+                force=force,
+                n_jobs=jobs,
+                cache_dir=cache_dir,
+                device=device,
+                commit=commit_of(Path(ddsh.__file__).parent),
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"ddsh: interrupted, {progress.summary}; run the same command to continue.", err=True)
+        raise SystemExit(130) from None
     folder = spec.folder(results)
     if outcome.failed:
-        n_runs = len(outcome.failed) + len(outcome.written) + outcome.n_there
-        raise DdshError(f"{len(outcome.failed)} of {n_runs} runs failed; the others are in {folder}.")
+        n_runs = len(outcome.failed) + len(outcome.written) + outcome.n_done
+        raise DdshError(f"{len(outcome.failed)} of {n_runs} runs failed; the results of the others are in {folder}.")
     if outcome.written:
         typer.echo(f"{len(outcome.written)} results written to {folder}")
     else:
-        typer.echo(f"Nothing to do: all {outcome.n_there} results are in {folder}")
+        typer.echo(f"Nothing to do: all {outcome.n_done} results are in {folder}")
     if spec.figure:
         typer.echo(f"ddsh report {folder.parent} draws it: report/figures/{spec.name}-{spec.figure}.svg")
 
 
 def results(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")] = Path("results"),
-    experiment: Annotated[str | None, typer.Option(help="Only those of this experiment.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only those of this method or label.")] = None,
-    bits: Annotated[list[int] | None, typer.Option(help="Only this code length; repeatable.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Only results of this experiment.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only results of this method or label.")] = None,
+    bits: Annotated[list[int] | None, typer.Option(help="Only results of this code length; repeatable.")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print all that is known of every run, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every result in full, as JSON.")] = False,
 ) -> None:
-    """List results, as mean and standard deviation over seeds."""
+    """List results: mean and standard deviation over seeds."""
+    from json import loads
+
+    from ddsh.cli.display import print_json, show_summaries
+    from ddsh.cli.tables import summary_csv, summary_table
+    from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+    from ddsh.evaluation.result import read_results, summarise
+
     if csv + latex + markdown + json > 1:
         raise InvalidInput("Choose one of --csv, --latex, --markdown and --json.")
-    records = _filtered(_read(folder), experiment, method, bits)
-    if json:
-        show.as_json([{"file": str(record.path)} | dict(record.content) for record in records])
-        return
-    summaries = summarise(records)
-    if csv:
-        typer.echo(tables.summary_csv(summaries))
-    elif latex:
-        typer.echo(tables.summary_table(summaries).to_latex())
-    elif markdown:
-        typer.echo(tables.summary_table(summaries).to_markdown())
-    else:
-        show.summaries(summaries)
-
-
-def _read(folder: Path) -> list[Record]:
-    """Return the results in a folder; what is wrong with others is said on standard error."""
     if not folder.is_dir():
-        raise ArtefactError(f"{folder} is not a folder; results are made by: ddsh reproduce")
-    records, problems = read_results(folder)
+        raise ArtefactError(f"{folder} is not a folder; ddsh reproduce writes results.")
+    chosen, problems = read_results(folder)
     for problem in problems:
         typer.echo(f"ddsh: {problem}", err=True)
-    return records
-
-
-def _filtered(
-    records: Sequence[Record], experiment: str | None, method: str | None, bits: Sequence[int] | None
-) -> list[Record]:
-    if experiment is not None:
-        records = _named("experiment", experiment, records, lambda record: {record.experiment})
-    if method is not None:
-        records = _named("method or label", method, records, lambda record: {record.method, record.label})
-    return [record for record in records if not bits or record.n_bits in bits]
-
-
-def _named(what: str, name: str, records: Sequence[Record], names_of: Callable[[Record], set[str]]) -> list[Record]:
-    known = set().union(*map(names_of, records))
-    if name not in known:
-        raise UnknownName(what, name, known)
-    return [record for record in records if name in names_of(record)]
+    for kind, name in (("experiment", experiment), ("method or label", method)):
+        if name is not None:
+            names = [{one.experiment} if kind == "experiment" else {one.method, one.label} for one in chosen]
+            if not any(name in each for each in names):
+                raise UnknownName(kind, name, set().union(*names))
+            chosen = [one for one, each in zip(chosen, names, strict=True) if name in each]
+    chosen = [one for one in chosen if not bits or one.n_bits in bits]
+    if json:
+        print_json([{"file": str(one.path)} | loads(one.to_json()) for one in chosen])
+    elif csv:
+        typer.echo(summary_csv(summarise(chosen)))
+    elif latex:
+        typer.echo(summary_table(summarise(chosen)).to_latex())
+    elif markdown:
+        typer.echo(summary_table(summarise(chosen)).to_markdown())
+    else:
+        show_summaries(summarise(chosen))

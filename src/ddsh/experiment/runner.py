@@ -1,5 +1,6 @@
 """Runs of an experiment: find the missing ones, make them, one file each."""
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -103,6 +104,8 @@ class RunContext:
         Folder where features and outputs of frozen stages are kept.
     commit : str, optional
         Of the code, to be kept with the results.
+    device : str, optional
+        Where networks run; as the experiment says by default.
     """
 
     spec: Spec
@@ -110,6 +113,7 @@ class RunContext:
     results: Path
     cache_dir: Path | None = None
     commit: str | None = None
+    device: str | None = None
 
     def path(self, one: Run) -> Path:
         """Return where the result of a run goes."""
@@ -119,7 +123,7 @@ class RunContext:
         self, one: Run, dataset: Dataset | None = None, on_step: Callable[[TrainingStep], None] | None = None
     ) -> None:
         """Make one result and write it; a run that was stopped continues from its checkpoint."""
-        model = build_model(one, self.spec, self.cache_dir)
+        model = build_model(one, self.spec, self.cache_dir, self.device)
         checkpoints = self.path(one).with_suffix(".checkpoints")
         result = evaluate(
             model,
@@ -148,6 +152,7 @@ def run(
     n_jobs: int = 1,
     cache_dir: str | os.PathLike[str] | None = None,
     commit: str | None = None,
+    device: str | None = None,
 ) -> Outcome:
     """Make every missing result; each is written atomically, so that an interrupted experiment can continue.
 
@@ -155,7 +160,7 @@ def run(
     ----------
     spec : Spec
         The experiment.
-    open_dataset, commit
+    open_dataset, commit, device
         See :class:`RunContext`.
     results : path
         The results folder.
@@ -178,7 +183,7 @@ def run(
     listener.on_plan(todo)
     share = cache_dir is None and len(todo.missing) > 1
     with TemporaryDirectory(prefix="ddsh-") if share else nullcontext(cache_dir) as cache:
-        context = RunContext(spec, open_dataset, Path(results), None if cache is None else Path(cache), commit)
+        context = RunContext(spec, open_dataset, Path(results), None if cache is None else Path(cache), commit, device)
         written, failed = [], []
         ended = _in_turn(context, todo, dataset, listener) if n_jobs == 1 else _in_parallel(context, todo, n_jobs)
         with closing(ended):
@@ -237,7 +242,9 @@ def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force
     return Plan(missing, len(runs) - len(missing))
 
 
-def build_model(one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None = None) -> Model:
+def build_model(
+    one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None = None, device: str | None = None
+) -> Model:
     """Return the unfitted model of a run with all of its parameters.
 
     Parameters
@@ -248,6 +255,8 @@ def build_model(one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None =
         Its experiment.
     cache_dir : path, optional
         Where the backbone may keep outputs of frozen stages.
+    device : str, optional
+        Where the backbone runs; as the experiment says by default.
     """
     cls = get_method(one.method)
     known: set[str] = set(cls().get_params())
@@ -268,6 +277,8 @@ def build_model(one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None =
         backbone = Backbone(**{"name": "efficientnet-lite0"} | dict(one.backbone))
     if backbone is not None and cache_dir is not None:
         backbone = backbone.with_options(cache_dir=cache_dir)
+    if backbone is not None and device is not None:
+        backbone = backbone.with_options(device=device)
     return Model(method, backbone)
 
 
@@ -318,6 +329,8 @@ def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length:
         """Compare two values, tables entry by entry."""
         if isinstance(one, dict) and isinstance(other, dict):
             return bool(_differing(one, other, same_length))
+        if isinstance(one, float) and isinstance(other, float):  # a scaled rate may differ in its last digit
+            return not math.isclose(one, other)
         return one != other
 
     return sorted(name for name in names if differs(found[name], wanted[name]))

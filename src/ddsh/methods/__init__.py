@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher
+    from ddsh.methods._distributed import joined
     from ddsh.methods._two_step import TwoStepHasher
     from ddsh.methods.base import Hasher, MethodCard
     from ddsh.methods.cosdish import COSDISH
@@ -26,6 +27,7 @@ else:
         __name__,
         submod_attrs={
             "_deep": ["DeepHasher"],
+            "_distributed": ["joined"],
             "_two_step": ["TwoStepHasher"],
             "base": ["Hasher", "MethodCard"],
             "cosdish": ["COSDISH"],
@@ -68,5 +70,6 @@ __all__ = [
     "TrainingStep",
     "TwoStepHasher",
     "get_method",
+    "joined",
     "method_names",
 ]

@@ -90,6 +90,7 @@ class ImageSearch:
         *,
         model: str | os.PathLike[str] | Model | None = None,
         wait: float = WAIT_SECONDS,
+        device: str = "auto",
     ) -> Self:
         """Open an index in a local folder.
 
@@ -101,13 +102,15 @@ class ImageSearch:
             The model that it must have been created with; another one is refused.
         wait : float
             Seconds to wait for another writer.
+        device : str
+            Where the network of the model runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         """
         store = LocalStore(folder, wait)
         try:
             if model is not None:
                 given = model if isinstance(model, Model) else Model.load(model)
                 check_fingerprint(store.folder, str(model), given.fingerprint, store.manifest.fingerprint)
-            return cls(store, Model.load(store.model_folder))
+            return cls(store, Model.load(store.model_folder, device=device))
         except BaseException:
             store.close()
             raise

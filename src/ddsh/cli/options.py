@@ -1,0 +1,96 @@
+"""Arguments and options that several commands share."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from ddsh.errors import ArtefactError, InvalidInput
+
+__all__ = [
+    "BackboneName",
+    "Bits",
+    "CacheDir",
+    "Data",
+    "Device",
+    "Epochs",
+    "ImageSize",
+    "IndexFolder",
+    "Json",
+    "MethodName",
+    "ModelFolder",
+    "NFrozen",
+    "Preset",
+    "ProtocolName",
+    "Root",
+    "Seed",
+    "Weights",
+    "writable_file",
+    "writable_folder",
+]
+
+
+def writable_folder(path: Path | None) -> Path | None:
+    """Return the path of a folder, or raise if nothing can be written there.
+
+    It is the callback of options such as ``--out``, so that a wrong path is refused before the work starts.
+    """
+    if path is not None:
+        if path.exists() and not path.is_dir():
+            raise InvalidInput(f"{path} is a file; give the path of a folder.")
+        _write_something(path, path)
+    return path
+
+
+def writable_file(path: Path | None) -> Path | None:
+    """Return the path of a file, or raise if it cannot be written; see :func:`writable_folder`."""
+    if path is not None:
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise InvalidInput(f"{path} is {kind}; give the path of a file to write.")
+        _write_something(path, path.parent)
+    return path
+
+
+def _write_something(path: Path, folder: Path) -> None:
+    """Write an unnamed temporary file to a folder, or to the nearest one above it that exists."""
+    place = folder.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be written ({place}: {error.strerror}); choose another path.") from error
+
+
+BackboneName: TypeAlias = Annotated[
+    str | None, typer.Option(help="Network: a name or module:function; the method's own by default.")
+]
+Bits: TypeAlias = Annotated[int, typer.Option(help="Code length.")]
+CacheDir: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(callback=writable_folder, help="Folder that keeps outputs of frozen stages for later runs."),
+]
+Data: TypeAlias = Annotated[str, typer.Argument(help="Name of a dataset, folder of images, table or list.")]
+Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: auto, cpu, cuda or mps.")]
+Epochs: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of epochs.")]
+ImageSize: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Side of the images that the backbone sees.")]
+IndexFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a search index.")]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+MethodName: TypeAlias = Annotated[str, typer.Option(help="Name of a method (see: ddsh methods), or module:Class.")]
+ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
+NFrozen: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, help="Number of first stages of the backbone that are not trained.")
+]
+Preset: TypeAlias = Annotated[str | None, typer.Option(help="Preset of the method, such as paper.")]
+ProtocolName: TypeAlias = Annotated[
+    str | None, typer.Option(help="Protocol of the split; the dataset's own by default.")
+]
+Root: TypeAlias = Annotated[
+    Path | None, typer.Option("--root", "--data", envvar="DDSH_DATA", help="Folder that holds the datasets.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the split and of the method.")]
+Weights: TypeAlias = Annotated[Path | None, typer.Option(help="File of pretrained weights of the backbone.")]
