@@ -23,7 +23,10 @@ __all__ = [
     "shorten",
 ]
 
-INK, GRID, PAPER, WRONG = "#222222", "#d9d9d9", "#ffffff", "#d4202c"
+INK = "#222222"
+GRID = "#d9d9d9"
+PAPER = "#ffffff"
+WRONG = "#d4202c"
 PALETTE = (
     "#0072b2",
     "#d55e00",

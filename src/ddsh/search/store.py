@@ -41,7 +41,7 @@ Ids: TypeAlias = NDArray[np.int64]
 class SearchManifest(Manifest):
     """Settings of a search index, fixed at its creation.
 
-    Parameters
+    Attributes
     ----------
     fingerprint : str
         Fingerprint of the model and its preprocessing.
