@@ -1,4 +1,4 @@
-"""The command that shows everything once, on the sample that comes with ddsh."""
+"""The demo command: everything once, on the bundled sample."""
 
 from pathlib import Path
 from typing import Annotated

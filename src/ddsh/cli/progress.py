@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal or notebook, log lines elsewhere."""
+"""Progress: a bar in a terminal or notebook, log lines elsewhere."""
 
 import os
 import sys
