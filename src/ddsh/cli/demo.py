@@ -1,4 +1,4 @@
-"""The command that shows everything once, on the sample that comes with ddsh."""
+"""Command that trains, scores, indexes and searches the sample."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal or notebook, log lines elsewhere."""
+"""Progress of long work: a bar in a terminal, lines in a log."""
 
 import os
 import sys
