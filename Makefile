@@ -1,6 +1,7 @@
 # make demo: set up, then train, score, report, index and search the bundled sample
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench: the benchmarks;  make lock: renew constraints.txt
+# make docs: build the documentation into build/site;  make dist: build the wheel and the source archive
 # make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +9,7 @@ READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check bench tables lock clean
+.PHONY: help demo test browser check bench docs dist tables lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -16,7 +17,7 @@ help:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ddsh needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[deep,methods,search,export,report,service,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 -e '.[all,docs,dev]'
 	@touch $(READY)
 
 demo: $(READY)
@@ -38,6 +39,12 @@ check: $(READY)
 bench: $(READY)
 	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+dist: $(READY)
+	$(BIN)/python -m build --no-isolation --outdir dist
+
 tables: $(READY)
 	$(BIN)/python docs/fill_tables.py
 	$(BIN)/ddsh report --out build/report
@@ -45,7 +52,7 @@ tables: $(READY)
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[deep,methods,search,export,report,service,dev]'
+	build/lock/bin/python -m pip install --quiet torch==2.13.0 '.[all,docs,dev]'
 	{ echo "# Every package that ddsh is tested with; renewed by: make lock"; build/lock/bin/python -m pip freeze --exclude ddsh | sed 's/+cpu$$//'; } > constraints.txt
 
 clean:

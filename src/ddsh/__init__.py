@@ -1,4 +1,4 @@
-"""Learn very short binary codes for images, and search millions of images with them.
+"""Learn short binary codes for images, and search millions with them.
 
 Names are imported when they are first used, so that ``import ddsh`` costs next to nothing.
 """

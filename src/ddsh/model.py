@@ -105,6 +105,8 @@ class Model:
             raise InvalidInput(f"A method is a name or a ddsh.Hasher such as ddsh.DDSH(32); got {method!r}.")
         given = None if backbone is None else Backbone.of(backbone)
         self.method: Hasher = chosen if given is None else chosen.with_backbone(given)
+        if self.method.inputs == "features" and given is not None:
+            given = given.with_options(n_frozen=0)  # nothing of it is trained
         self.backbone: Backbone | None = self.method.trained_backbone or given
         self.about: dict[str, Any] = {}
         """Facts that were saved with the model."""

@@ -165,9 +165,9 @@ def test_a_function_of_your_own_module_is_a_dataset(outside, tmp_path):
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("outside_none:load", "outside_none:load cannot be imported .*No module named 'outside_none'"),
-        ("outside_toys:none", "outside_toys:none cannot be imported .*no attribute 'none'"),
-        ("outside_broken:load", "cannot be imported .RuntimeError: two lines"),
+        ("outside_none:load", "outside_none:load cannot be loaded .*No module named 'outside_none'"),
+        ("outside_toys:none", "outside_toys:none cannot be loaded .*no attribute 'none'"),
+        ("outside_broken:load", "cannot be loaded .RuntimeError: two lines"),
         ("outside_toys:number", "is no function"),
         ("outside_toys:load_nothing", "returned int; expected a Dataset"),
         ("outside_toys:load_folder", "say where its files are: root="),
@@ -194,7 +194,7 @@ def test_datasets_of_installed_packages_are_listed_and_loaded_by_name(outside, t
 @pytest.mark.parametrize("name", ["gone", "lost", "torn"])
 def test_a_broken_entry_point_is_listed_and_one_clear_line_when_loaded(outside, name, tmp_path):
     assert name in DATASETS
-    with pytest.raises(DataError, match=f"Dataset '{name}': outside_.* cannot be imported") as caught:
+    with pytest.raises(DataError, match=f"Dataset '{name}': outside_.* cannot be loaded") as caught:
         load(name, root=tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from ddsh.backbones.registry import BACKBONES
-from ddsh.datasets import DATASETS
-from ddsh.experiment import build_model, read_spec
+from ddsh.datasets import DATASETS, load
+from ddsh.evaluation import read_results
+from ddsh.experiment import build_model, plan, read_spec
 from ddsh.report import FIGURES
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +33,9 @@ def test_every_method_takes_its_parameters(path):
     spec = read_spec(path)
     for grid in (spec, spec.quicker()):
         for run in grid.with_seeds(1).runs():
-            hasher = build_model(run, grid)
-            hasher._check_parameters()  # what fit asks first
-            assert (hasher.card.name, hasher.n_bits, hasher.seed) == (run.method, run.n_bits, run.seed)
+            method = build_model(run, grid).method
+            method._check_parameters()  # what fit asks first
+            assert (method.card.name, method.n_bits, method.seed) == (run.method, run.n_bits, run.seed)
 
 
 @every_file
@@ -47,3 +48,18 @@ def test_what_it_is_drawn_as_is_a_figure_of_the_report(path):
 @every_file
 def test_the_documentation_names_it(path):
     assert f"`{path.stem}`" in (ROOT / "docs" / "experiments.md").read_text()
+
+
+@every_file
+def test_the_results_that_come_with_the_code_fit_it(path, data_root):
+    spec = read_spec(path)
+    if spec.dataset != "nuswide":  # its images cannot be had
+        plan(spec, load(spec.dataset, root=data_root), ROOT / "results")
+
+
+def test_results_are_small_and_their_sheets_are_kept_for_one_seed():
+    results, problems = read_results(ROOT / "results")
+    assert len(results) > 250
+    assert problems == []
+    assert max(result.path.stat().st_size for result in results) < 60_000
+    assert {result.seed for result in results if result.examples} == {0}

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -7,9 +6,8 @@ from ddsh.backbones import Backbone
 from ddsh.datasets import load
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation import BackboneInfo, Result, Scores
-from ddsh.experiment import BackboneSpec, MethodSpec, Spec, build_model, plan, read_spec
+from ddsh.experiment import BackboneSpec, MethodSpec, Spec, build_model, plan
 
-ROOT = Path(__file__).parents[2]
 SPEC = Spec(
     name="x",
     dataset="sample",
@@ -209,10 +207,3 @@ def test_methods_that_cannot_be_are_refused_before_any_work(sample, tmp_path, me
 def test_an_unknown_backbone_for_features_is_refused_before_any_work(sample, tmp_path):
     with pytest.raises(UnknownName, match="Did you mean 'cnn-f'"):
         plan(SPEC.replace(backbone=BackboneSpec(name="cnnf")), sample, tmp_path)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
-def test_the_results_that_come_with_the_code_fit_their_experiments(sample, path):
-    spec = read_spec(path)
-    if spec.dataset == "sample":
-        plan(spec, sample, ROOT / "results")

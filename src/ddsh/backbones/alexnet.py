@@ -20,6 +20,8 @@ from ddsh.backbones.weights import has_checksum, read_torch_weights, required_fi
 from ddsh.errors import DataError, InvalidInput
 from ddsh.storage import read_pickled_arrays
 
+__all__ = ["AlexNet", "build"]
+
 ADDRESS = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 SHA256 = "7be5be791159472b1fbf3c69796f7cb30dca7ad8466c2df70058c37116cdee02"
 N_FEATURES = 4096

@@ -23,6 +23,8 @@ from ddsh.backbones.network import IMAGENET_MEAN, Network, require_size
 from ddsh.backbones.weights import required_file
 from ddsh.errors import DataError
 
+__all__ = ["CNNF", "build", "load_matconvnet"]
+
 ADDRESS = "https://www.vlfeat.org/matconvnet/models/imagenet-vgg-f.mat"
 WIDTHS = (64, 256, 256, 256, 256, 4096, 4096)
 _MIN_SIZE = 39

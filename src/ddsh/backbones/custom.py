@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from ddsh.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Network
 from ddsh.errors import InvalidInput
 
+__all__ = ["CustomNetwork"]
+
 
 class CustomNetwork(Network):
     """Wraps a module that maps float images, shape (n, channels, size, size), to features, shape (n, d).

@@ -21,6 +21,8 @@ from ddsh.backbones.layers import initialise
 from ddsh.backbones.network import Network
 from ddsh.backbones.weights import package_file, read_torch_weights
 
+__all__ = ["EfficientNetLite", "build_lite0", "build_lite1", "build_lite2"]
+
 _BATCH_NORM_EPSILON = 1e-3
 _STAGES = (
     # repeats, kernel, stride, expansion, channels

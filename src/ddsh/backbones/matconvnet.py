@@ -15,6 +15,8 @@ from scipy.io import loadmat
 
 from ddsh.errors import DataError
 
+__all__ = ["Layer", "Published", "read_matconvnet"]
+
 MAX_BYTES = 1 << 30
 
 

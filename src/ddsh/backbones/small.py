@@ -7,6 +7,8 @@ from torch import nn
 from ddsh.backbones.layers import initialise
 from ddsh.backbones.network import Network
 
+__all__ = ["Small", "build", "build_grey"]
+
 N_FEATURES = 256
 WIDTHS = (32, 64, 128)
 

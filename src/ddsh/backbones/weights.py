@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from ddsh.errors import DataError
 
+__all__ = ["check_weights", "fingerprint", "has_checksum", "package_file", "read_torch_weights", "required_file"]
+
 
 def package_file(package: str, file: str) -> Path:
     """Return a file inside an installed package, or say how to install it."""

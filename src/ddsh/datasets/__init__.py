@@ -1,4 +1,4 @@
-"""Datasets and the protocols that split them into query, train and database.
+"""Datasets, and protocols that split them into query, train, database.
 
 Names are imported on first use, so that ``import ddsh.datasets`` costs next to nothing.
 """

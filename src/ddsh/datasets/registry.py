@@ -1,6 +1,5 @@
 """Registry of datasets, and `load`: a dataset by name, path or function."""
 
-import importlib
 import inspect
 import os
 import re
@@ -15,6 +14,7 @@ from ddsh.datasets.download import SOURCES
 from ddsh.datasets.folder import load_folder
 from ddsh.datasets.table import TABLES, load_table
 from ddsh.errors import DataError, InvalidInput, UnknownName
+from ddsh.plugins import find_object
 
 __all__ = ["DATASETS", "ENTRY_POINTS", "DatasetCard", "load", "recognise", "register"]
 
@@ -266,14 +266,10 @@ def recognise(path: str | os.PathLike[str]) -> DatasetCard | None:
 def _call_loader(name: str, loader: str | Callable[..., Dataset], root: str | os.PathLike[str] | None) -> Dataset:
     """Import a loader if needed, and call it with the data folder if it takes one."""
     if isinstance(loader, str):
-        module, _, attribute = loader.partition(":")
         try:
-            found: object = importlib.import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
-        except Exception as error:  # foreign code can fail in any way
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise DataError(f"Dataset {name!r}: {loader} cannot be imported ({reason}).") from error
+            found: object = find_object(loader, ENTRY_POINTS)
+        except InvalidInput as error:
+            raise DataError(f"Dataset {name!r}: {error}") from error
     else:
         found = loader
     if not callable(found):

@@ -1,5 +1,6 @@
 """Runs of an experiment: find the missing ones, make them, one file each."""
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -328,6 +329,8 @@ def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length:
         """Compare two values, tables entry by entry."""
         if isinstance(one, dict) and isinstance(other, dict):
             return bool(_differing(one, other, same_length))
+        if isinstance(one, float) and isinstance(other, float):  # a scaled rate may differ in its last digit
+            return not math.isclose(one, other)
         return one != other
 
     return sorted(name for name in names if differs(found[name], wanted[name]))

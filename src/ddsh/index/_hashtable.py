@@ -1,4 +1,4 @@
-"""Hash table of codes: equal codes share a bucket, and buckets are found by the key of their code."""
+"""Hash table of codes: equal codes share a bucket."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Matches of a search: pairs of a query and a row with their Hamming distance."""
+"""Matches of a search: query, row and their Hamming distance."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""File format of indexes: ``index.json`` and one memory-mappable ``.npy`` file per array.
+"""File format of indexes: ``index.json`` and one ``.npy`` file per array.
 
 Every save writes files under new names and then replaces ``index.json``, which lists the valid ones; the old files are
 deleted last. So the folder holds a complete index at every moment, and processes that opened the old one keep it.

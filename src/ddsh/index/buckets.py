@@ -1,4 +1,4 @@
-"""Hash table lookup: the lookup protocol of the hashing literature, with exact results."""
+"""Hash table index: the field's lookup protocol, with exact results."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Re-ranking by real outputs, which separate items at equal Hamming distance."""
+"""Re-ranking of items at equal Hamming distance by real outputs."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias

@@ -29,16 +29,13 @@ class TwoStepHasher(Hasher):
 
     Subclasses write :meth:`_learn_codes`.
 
-    Parameters
+    Attributes
     ----------
     extension : {"trees", "linear", "kernel", "cnn"} or Extension
         What learns the codes: boosted trees, ridge regression, the same on Gaussian kernels, or a network; the items
-        are images for ``cnn``, features for the others.
+        are images for ``cnn``, features for the others. A parameter of every subclass.
     seed : int
-        Of everything random.
-
-    Attributes
-    ----------
+        Of everything random. A parameter of every subclass.
     codes_ : BinaryCodes
         The learned codes of the training items; they are not saved with the model.
     learned_ : Learned

@@ -13,6 +13,8 @@ from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weigh
 from ddsh.methods._two_step import TwoStepHasher
 from ddsh.methods.base import MethodCard
 
+__all__ = ["COSDISH"]
+
 
 class COSDISH(TwoStepHasher):
     """Column sampling based discrete supervised hashing.

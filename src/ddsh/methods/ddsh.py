@@ -23,6 +23,8 @@ from ddsh.methods.base import MethodCard
 from ddsh.methods.losses import L2Loss, PairLoss, as_loss
 from ddsh.methods.training import Training
 
+__all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
+
 _SAMPLE = 2000
 
 

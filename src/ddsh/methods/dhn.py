@@ -10,6 +10,8 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
+__all__ = ["DHN"]
+
 
 class DHN(DeepHasher):
     """Deep hashing network.

@@ -15,6 +15,8 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
+__all__ = ["DPSH"]
+
 
 class DPSH(DeepHasher):
     """Deep pairwise-supervised hashing.

@@ -10,6 +10,8 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
+__all__ = ["DSH"]
+
 
 class DSH(DeepHasher):
     """Deep supervised hashing.

@@ -16,6 +16,8 @@ from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
 from ddsh.methods.base import MethodCard
 
+__all__ = ["FastH"]
+
 Loss: TypeAlias = Literal["hinge", "ksh"]
 """How far apart dissimilar items should be; see `MARGINS`."""
 

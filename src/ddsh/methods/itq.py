@@ -15,6 +15,8 @@ from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods.base import Hasher, MethodCard, Outputs
 
+__all__ = ["ITQ"]
+
 _Floats: TypeAlias = NDArray[np.float64]
 
 _DENSE_SIDE = 1024

@@ -14,6 +14,8 @@ from ddsh.methods._extensions import Extension
 from ddsh.methods._two_step import TwoStepHasher
 from ddsh.methods.base import MethodCard
 
+__all__ = ["LFH"]
+
 _Array = NDArray[np.float64]
 _Rows = NDArray[np.intp]
 _BLOCK_PAIRS = 1 << 22

@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 from ddsh.labels import Labels
 from ddsh.methods.base import Hasher, MethodCard, Outputs
 
+__all__ = ["LSH"]
+
 
 class LSH(Hasher):
     """Locality-sensitive hashing: each bit is the sign of a random projection of the centred features.

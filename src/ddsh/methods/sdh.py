@@ -13,6 +13,8 @@ from ddsh.labels import Labels, PairLabels
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
 from ddsh.methods.base import Hasher, MethodCard, Outputs
 
+__all__ = ["SDH"]
+
 _Floats: TypeAlias = NDArray[np.float64]
 _Targets: TypeAlias = "sparse.csc_array[Any]"
 

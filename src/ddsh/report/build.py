@@ -213,7 +213,7 @@ def write_report(
     sections = make_sections(runs, paper, first)
     if not sections:
         raise ArtefactError(f"None of {len(results)} results can be shown. {' '.join(malformed[:1])}")
-    missing = [line for section in sections if not section.is_sweep for line in missing_runs(section)]
+    missing = [line for section in sections for line in missing_runs(section)]
     lines = tuple(map(printable, [*problems, *malformed, *missing]))
     views = _make_views(sections, paper)
     out = Path(out)

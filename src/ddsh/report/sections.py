@@ -1,4 +1,4 @@
-"""Results grouped for a report: sections by experiment, cells by label and bits."""
+"""Sections of a report: results by experiment, label and bits."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -23,7 +23,10 @@ __all__ = [
     "shorten",
 ]
 
-INK, GRID, PAPER, WRONG = "#222222", "#d9d9d9", "#ffffff", "#d4202c"
+INK = "#222222"
+GRID = "#d9d9d9"
+PAPER = "#ffffff"
+WRONG = "#d4202c"
 PALETTE = (
     "#0072b2",
     "#d55e00",
@@ -31,14 +34,14 @@ PALETTE = (
     "#cc79a7",
     "#e69f00",
     "#56b4e9",
-    "#6633dd",
-    "#aa0044",
-    "#999944",
+    "#5500cc",
+    "#dd0066",
+    "#b0b060",
     "#884422",
-    "#888888",
+    "#1177ff",
     INK,
 )
-"""Okabe and Ito's colours without yellow, then six that stay distinct under colour blindness."""
+"""Okabe and Ito's colours without yellow, five that differ from them at least as much as they differ, and ink."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 _DASHES = ("solid", "dashed", "dotted", "dashdot")

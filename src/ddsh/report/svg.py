@@ -1,4 +1,4 @@
-"""SVG figures of matplotlib prepared for the page: panels, colours, tooltips."""
+"""SVG figures of matplotlib for the page: panels, colours, tooltips."""
 
 import re
 from collections.abc import Mapping

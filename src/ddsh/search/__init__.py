@@ -1,4 +1,4 @@
-"""Image search: a model and a store of images, with their codes and labels."""
+"""Image search: a model, and a store of images with codes and labels."""
 
 from typing import TYPE_CHECKING
 

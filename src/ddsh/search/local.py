@@ -1,4 +1,4 @@
-"""Store in a local folder: an SQLite database, index files, and a lock for writers."""
+"""Local store: an SQLite database, index files and a lock for writers."""
 
 import os
 import secrets

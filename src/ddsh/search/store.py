@@ -1,4 +1,4 @@
-"""Interface of the storage behind image search: entries, their codes, and exact search.
+"""Store interface: entries, their codes, and exact search over them.
 
 :class:`ImageSearch` needs nothing else, so a database can replace the local folder by implementing :class:`Store` and
 :class:`StoreWriter` in one module. :mod:`ddsh.search.local` is the implementation for a local folder.
@@ -41,7 +41,7 @@ Ids: TypeAlias = NDArray[np.int64]
 class SearchManifest(Manifest):
     """Settings of a search index, fixed at its creation.
 
-    Parameters
+    Attributes
     ----------
     fingerprint : str
         Fingerprint of the model and its preprocessing.

@@ -1,4 +1,4 @@
-"""Error responses: every error is JSON of the form ``{"error": "one line"}``."""
+"""Error responses: JSON of the form ``{"error": "one line"}``."""
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,0 +1,1 @@
+"""A method, a backbone and a dataset for ddsh."""
