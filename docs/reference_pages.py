@@ -152,6 +152,7 @@ def _command(command: Any, name: str, level: int) -> list[str]:  # noqa: ANN401
 def _parameter(parameter: Any) -> str:  # noqa: ANN401
     is_option = parameter.param_type_name == "option"
     names = ", ".join(f"`{name}`" for name in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
-    default = "required" if parameter.required else parameter.default
-    text = "" if default in (None, False) or callable(default) else default if parameter.required else f"`{default}`"
+    default = parameter.default
+    has_default = default is not None and default is not False and not callable(default)
+    text = "required" if parameter.required else f"`{default}`" if has_default else ""
     return f"| {names} | {text} | {' '.join((parameter.help or '').split())} |".replace("\n", " ")
