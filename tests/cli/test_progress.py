@@ -51,6 +51,13 @@ def test_short_work_writes_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_quiet_progress_writes_nothing(capsys):
+    with Progress("Training", seconds=0.05, quiet=True) as progress:
+        progress.on_step(STEP)
+        time.sleep(0.12)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_failed_work_is_not_called_finished(capsys):
     def fail():
         time.sleep(0.12)

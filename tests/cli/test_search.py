@@ -153,3 +153,8 @@ def test_the_group_shows_its_commands_when_alone(ddsh, program):
         assert outcome.returncode == 0
         for name in ("create", "add", "remove", "refresh", "info"):
             assert name in outcome.stdout
+
+
+def test_a_full_disk_ends_indexing_in_one_line(ddsh, fails_in_one_line, model, photos, full_disk):
+    fails_in_one_line(ddsh("index", model, photos, "--out", full_disk / "index"), "cannot be written", "full")
+    assert not (full_disk / "index").exists()

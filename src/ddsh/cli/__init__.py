@@ -65,7 +65,10 @@ def main() -> NoReturn:
     except DdshError as error:
         message, code = str(error), 2
     except typer.TyperException as error:
-        message, code = f"{error.format_message()} Try 'ddsh --help'.", 2
+        context = getattr(error, "ctx", None)
+        text = error.format_message()
+        end = "" if text.endswith((".", "?", "!")) else "."
+        message, code = f"{text}{end} Try '{context.command_path if context else 'ddsh'} --help'.", 2
     except OSError as error:  # a full disk, a missing permission
         reason = error.strerror or str(error)
         message, code = f"{error.filename}: {reason}." if error.filename else f"{reason}.", 2

@@ -1,4 +1,4 @@
-"""The demo command: everything once, on the bundled sample."""
+"""Command that trains, scores, indexes and searches the sample."""
 
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +39,7 @@ def demo(
     if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise InvalidInput(f"{out} exists and is not an earlier demo; give another folder with --out.")
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     (out / _MARK).touch()
     settings = {"n_bits": bits, "preset": "scratch", "training": {"epochs": epochs}}
     trained = Model(get_method("ddsh").from_description(settings), Backbone("small-grey", device=device))

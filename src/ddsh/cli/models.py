@@ -142,7 +142,7 @@ def train(
         from ddsh.methods import joined
 
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
-    with group, Progress("Training", seconds=None if rank == 0 else 0) as progress:
+    with group, Progress("Training", quiet=rank != 0) as progress:
         model.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=progress.on_step)
     if rank != 0:
         return

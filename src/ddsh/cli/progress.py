@@ -1,4 +1,4 @@
-"""Progress: a bar in a terminal or notebook, log lines elsewhere."""
+"""Progress of long work: a bar in a terminal, lines in a log."""
 
 import os
 import sys
@@ -41,6 +41,8 @@ class Progress:
         What :meth:`on_count` counts, such as ``"images"``.
     seconds : float, optional
         Seconds between log lines, 0 for none; by default the environment variable ``DDSH_LOG_SECONDS``, or 30.
+    quiet : bool
+        Show nothing, as in all but the first of several processes.
 
     Examples
     --------
@@ -53,7 +55,7 @@ class Progress:
     ...     codes = model.encode(sample.images, progress.on_count)
     """
 
-    def __init__(self, title: str, unit: str = "", *, seconds: float | None = None) -> None:
+    def __init__(self, title: str, unit: str = "", *, seconds: float | None = None, quiet: bool = False) -> None:
         if seconds is None:
             given = os.environ.get("DDSH_LOG_SECONDS", "30")
             try:
@@ -62,7 +64,7 @@ class Progress:
                 raise InvalidInput(
                     f"DDSH_LOG_SECONDS is the number of seconds between log lines; got {given!r}."
                 ) from None
-        self.title, self.unit, self.seconds = title, unit, seconds
+        self.title, self.unit, self.seconds, self.quiet = title, unit, seconds, quiet
         self._state = ""
         self._n_lines = 0
         self._start = time.monotonic()
@@ -81,11 +83,11 @@ class Progress:
             BarColumn(),
             TextColumn("{task.fields[state]}", markup=False),
         )
-        self._bar = Bar(*columns, console=console, transient=True, disable=not has_bar)
+        self._bar = Bar(*columns, console=console, transient=True, disable=self.quiet or not has_bar)
         self._task = self._bar.add_task(self.title, total=None, state="")
         self._bar.start()
         self._thread = threading.Thread(target=self._write_lines, daemon=True)
-        if not has_bar and self.seconds > 0:
+        if not has_bar and not self.quiet and self.seconds > 0:
             self._thread.start()
         return self
 

@@ -148,6 +148,8 @@ class Catalogue:
             connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             connection.execute("INSERT INTO facts VALUES ('fingerprint', ?)", (fingerprint,))
             connection.execute("INSERT INTO commits VALUES (0, ?)", (secrets.token_hex(8),))
+        except sqlite3.Error as error:
+            raise ArtefactError(f"{path} cannot be written ({error}).") from error
         finally:
             connection.close()
 
