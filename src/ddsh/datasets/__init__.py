@@ -54,6 +54,7 @@ else:  # a type checker would take any name for granted if it saw __getattr__
             "base",
             "cifar10",
             "download",
+            "flickr8k",
             "folder",
             "inspection",
             "items",

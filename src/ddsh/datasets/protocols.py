@@ -205,6 +205,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             stratified=False,
         ),
         Protocol("nuswide", n_query=1867, n_train=5000, stratified=False, top_k=5000),
+        Protocol("flickr8k", n_query=500, n_train=3000, stratified=False, top_k=5000),
         Protocol("sample", query_from="query", database_from="database", n_train=5000),
         Protocol("mnist", query_per_class=100, query_from="test", database_from="train", n_train=5000),
         Protocol("given", query_from="query", database_from="database", train_from="train"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from ddsh.datasets import cifar10, lists, svhn
+from ddsh.datasets import cifar10, flickr8k, lists, svhn
 from ddsh.datasets.base import Dataset, ProgressCallback
 from ddsh.datasets.download import SOURCES
 from ddsh.datasets.folder import load_folder
@@ -155,6 +155,13 @@ DATASETS: Mapping[str, DatasetCard] = _Registry(
         "ddsh.datasets.nuswide:load",
         ("nuswide", "NUS-WIDE", "NUS_WIDE", "nus-wide", "nus_wide"),
         lambda path: (path / "ImageList").is_dir() and (path / "Groundtruth").is_dir(),
+    ),
+    DatasetCard(
+        "flickr8k",
+        "7,608 Flickr photos with ten concepts derived from their captions",
+        "ddsh.datasets.flickr8k:load",
+        ("flickr8k", "Flickr8k"),
+        lambda path: (path / flickr8k.TABLE).is_file(),
     ),
     DatasetCard(
         "fashion-mnist",
