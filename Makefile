@@ -48,7 +48,7 @@ dist: $(READY)
 tables: $(READY)
 	$(BIN)/python docs/fill_tables.py
 	$(BIN)/ddsh report --out build/report
-	rm -rf docs/figures && cp -r build/report/figures docs/figures
+	for figure in docs/figures/*; do cp build/report/figures/$$(basename $$figure) docs/figures/; done
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
