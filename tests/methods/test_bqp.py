@@ -268,7 +268,7 @@ def test_a_problem_of_the_wrong_form_is_refused_in_one_line(rng, Q, p, message):
     ("start", "message"),
     [
         (np.ones(3), r"start must have shape \(2,\); got \(3,\)"),
-        (np.array([1, 0]), "start must hold -1 and \\+1 alone; found 0"),
+        (np.array([1, 0]), "start must contain only -1 and \\+1; found 0"),
         (np.array([1, np.nan]), "found nan"),
     ],
 )
@@ -285,7 +285,7 @@ def test_an_unknown_solver_and_a_negative_count_are_refused(rng):
 
 
 def test_the_objective_of_anything_but_signs_is_refused():
-    with pytest.raises(InvalidInput, match="b must hold -1 and"):
+    with pytest.raises(InvalidInput, match="b must contain only -1 and"):
         objective(np.zeros((2, 2)), np.zeros(2), np.array([0.5, 1]))
 
 
@@ -472,8 +472,8 @@ def test_blocks_that_do_not_fit_are_refused_in_one_line(rng):
         with pytest.raises(InvalidInput, match=r"must have shapes \(m, c\), \(n, c\), \(m, m\), \(n, m\)[^\n]*$"):
             code_omega(*wrong, solver="local", rng=rng, context="before")
     for place, value, message in (
-        (0, 0, "B_omega must hold -1 and"),
-        (1, 2, "B_gamma must hold -1 and"),
+        (0, 0, "B_omega must contain only -1 and"),
+        (1, 2, "B_gamma must contain only -1 and"),
         (2, 0.5, "S_omega must be symmetric"),
         (2, np.nan, "S_omega contains NaN"),
         (3, np.inf, "S_gamma contains NaN or infinity"),
