@@ -73,7 +73,7 @@ class ModelManifest(Manifest):
             for name in ("network", "image_size", "weights", "n_frozen", "device", "memory"):
                 part.pop(name, None)
             training = part.get("training")
-            if training:
+            if training and "passes" in training:
                 training["epochs"], training["final_lr"] = training.pop("passes"), training.pop("final_rate")
         facts = {"method": content["method"], "params": params, "backbone": backbone}
         return facts | {"weights": content["fingerprint"], "about": about}

@@ -19,7 +19,7 @@ def test_there_are_experiments():
 
 
 @every_file
-def test_its_dataset_protocol_and_network_are_known(path):
+def test_its_dataset_protocol_and_backbone_are_known(path):
     spec = read_spec(path)
     assert spec.dataset in DATASETS
     assert spec.split_rule().name == spec.protocol.removesuffix("-validation")
@@ -32,9 +32,9 @@ def test_every_method_takes_its_parameters(path):
     spec = read_spec(path)
     for grid in (spec, spec.quicker()):
         for run in grid.with_seeds(1).runs():
-            hasher = build_model(run, grid)
-            hasher._check_parameters()  # what fit asks first
-            assert (hasher.card.name, hasher.n_bits, hasher.seed) == (run.method, run.n_bits, run.seed)
+            method = build_model(run, grid).method
+            method._check_parameters()  # as fit does
+            assert (method.card.name, method.n_bits, method.seed) == (run.method, run.n_bits, run.seed)
 
 
 @every_file

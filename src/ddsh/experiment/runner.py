@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,7 +236,19 @@ def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force
     remade = {one.file_name for one in missing}
     staying = [result for name, result in done.items() if name not in remade]
     _check_params(spec, runs, staying, folder)
-    _check_splits(spec, dataset, staying, folder)
+    rule = spec.split_rule()
+    splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
+    for result in staying:
+        split = splits.get(result.seed)
+        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
+            continue
+        if split.fingerprint != result.split:
+            raise InvalidInput(
+                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
+                f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
+                " or another version of the protocol? Replace all of them with --force, or choose another folder with"
+                " --results."
+            )
     return Plan(missing, len(runs) - len(missing))
 
 
@@ -324,20 +336,3 @@ def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length:
         return one != other
 
     return sorted(name for name in names if differs(found[name], wanted[name]))
-
-
-def _check_splits(spec: Spec, dataset: Dataset, staying: Iterable[Result], folder: Path) -> None:
-    """Raise if an existing result has another split than the runs."""
-    rule = spec.split_rule()
-    splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
-    for result in staying:
-        split = splits.get(result.seed)
-        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
-            continue
-        if split.fingerprint != result.split:
-            raise InvalidInput(
-                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
-                f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
-                " or another version of the protocol? Replace all of them with --force, or choose another folder with"
-                " --results."
-            )

@@ -88,8 +88,8 @@ def solve(
     # its threads. Sums of integers are exact in any order (below 2^53: for m up to 1,000), and a descent terminates
     # because no gain is a rounding error.
     shift = _GRID_BITS - max(_exponent(quadratic) + len(linear).bit_length(), _exponent(linear))
-    whole_Q: _Array = np.round(np.ldexp(quadratic / 2 + quadratic.T / 2, shift))
-    whole_p: _Array = np.round(np.ldexp(linear, shift))
+    scaled: Any = np.ldexp(quadratic / 2 + quadratic.T / 2, shift), np.ldexp(linear, shift)
+    whole_Q, whole_p = np.round(scaled[0]), np.round(scaled[1])
     if solver == "exact":
         best = _by_enumeration(whole_Q, whole_p)
     elif solver == "clustering":
@@ -212,7 +212,7 @@ def _by_descent(Q: _Array, p: _Array, rng: np.random.Generator, start: _Array | 
     starts = 2.0 * rng.integers(0, 2, (n_restarts + (start is None), len(p))) - 1
     if start is not None:
         starts = np.vstack([start, starts])
-    ends = starts.copy()
+    ends = starts.astype(np.float64)
     for b in ends:
         gradient = 2 * (Q @ b) + p
         while True:
