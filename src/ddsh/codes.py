@@ -14,7 +14,7 @@ from ddsh.storage import read_npz, write_npz
 __all__ = ["FORMAT_VERSION", "MAX_BITS", "BinaryCodes"]
 
 MAX_BITS = 1024
-"""Longest supported code."""
+"""Maximum code length."""
 
 FORMAT_VERSION = 1
 """Version of the files that :meth:`BinaryCodes.save` writes."""
@@ -132,7 +132,7 @@ class BinaryCodes:
     def hamming_blocks(
         self, other: "BinaryCodes", block_bytes: int = _BLOCK_BYTES
     ) -> Iterator[tuple[slice, NDArray[np.unsignedinteger[Any]]]]:
-        """Yield ``(rows, distances)`` for a few rows at a time, within about `block_bytes`.
+        """Yield ``(rows, distances)`` in blocks of rows of about `block_bytes`.
 
         The distances are overwritten by the next block: copy them to keep them.
         """
@@ -154,7 +154,7 @@ class BinaryCodes:
 
     @property
     def distance_dtype(self) -> type[np.uint8] | type[np.uint16]:
-        """The smallest unsigned integer type that holds every distance between such codes."""
+        """The smallest unsigned integer type for all distances."""
         return np.uint8 if self.n_bits <= 255 else np.uint16
 
     def check_same_length(self, other: "BinaryCodes") -> None:

@@ -1,4 +1,4 @@
-"""Export of models to ONNX, for programs without ddsh and PyTorch."""
+"""Export of trained networks to ONNX."""
 
 import importlib.util
 import logging
@@ -23,9 +23,9 @@ __all__ = ["export_onnx"]
 def export_onnx(model: "Model", path: str | os.PathLike[str]) -> None:
     """Write the network of a trained model to an ONNX file.
 
-    The file takes ``pixels``, uint8 of shape (n, size, size, channels): whole images, upright, resized (bicubic, as
-    Pillow does it) to the size in the file's metadata. It returns ``outputs``, float32 of shape (n, n_bits), and
-    ``bits``, uint8, which are 1 where an output is above zero.
+    The file runs without ddsh and PyTorch. It takes ``pixels``, uint8 of shape (n, size, size, channels): whole images,
+    upright, resized (bicubic, as Pillow does it) to the size in the file's metadata. It returns ``outputs``, float32 of
+    shape (n, n_bits), and ``bits``, uint8, which are 1 where an output is above zero.
 
     Parameters
     ----------
@@ -40,12 +40,6 @@ def export_onnx(model: "Model", path: str | os.PathLike[str]) -> None:
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtra("The export", " and ".join(missing), "export")
-    facts = {"n_bits": model.n_bits, "fingerprint": model.fingerprint, **model.preprocessing}
-    with atomic_write(path) as file:
-        file.write(_serialised(network, {name: str(value) for name, value in facts.items()}))
-
-
-def _serialised(network: "HashNetwork", facts: dict[str, str]) -> bytes:
     import torch
 
     backbone = network.backbone
@@ -60,16 +54,17 @@ def _serialised(network: "HashNetwork", facts: dict[str, str]) -> bytes:
             dynamo=True,
             verbose=False,
         )
-    assert program is not None, "the exporter returns what it made"
+    assert program is not None, "the exporter returns a program"
     content: Any = program.model_proto
+    facts = {"n_bits": model.n_bits, "fingerprint": model.fingerprint, **model.preprocessing}
     for name, value in facts.items():
-        content.metadata_props.add(key=f"ddsh.{name}", value=value)
-    serialised: bytes = content.SerializeToString()
-    return serialised
+        content.metadata_props.add(key=f"ddsh.{name}", value=str(value))
+    with atomic_write(path) as file:
+        file.write(content.SerializeToString())
 
 
 def _exportable(network: "HashNetwork") -> "nn.Module":
-    """Return the network as the exporter can follow it, with the bits as a second output."""
+    """Return a copy for the exporter, with the bits as a second output."""
     import torch
     from torch import Tensor, nn
 
@@ -91,7 +86,7 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     for module in list(plain.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, LocalResponseNorm):
-                # PyTorch's layer with the same values; it divides its constant by the width of the window.
+                # PyTorch's layer with the same values; it divides alpha by the width of the window.
                 setattr(module, name, nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0))
     return WithBits(plain).eval()
 

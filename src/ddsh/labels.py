@@ -1,4 +1,4 @@
-"""Labels: single, multi and pairwise; items are similar if they share one."""
+"""Labels (single, multi, pairwise) and the similarity they define."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice
 
 
 class Labels(ABC):
-    """Base class of the labels of a set of items."""
+    """Base class of labels; items are similar if they share a label."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -101,7 +101,7 @@ class SingleLabels(Labels):
 
 
 class MultiLabels(Labels):
-    """Any number of labels per item; an item without labels is similar to nothing.
+    """Any number of labels per item; an item without labels is not similar to any.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class PairLabels(Labels):
         return np.asarray(self._similar(self._rows, other._rows), np.bool_)
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
-        """Return every item: no two can be told to have the same labels."""
+        """Return every item, because equal labels are unknown."""
         return self, np.arange(len(self))
 
     def classes(self) -> NDArray[Any]:
@@ -208,7 +208,7 @@ class PairLabels(Labels):
         return np.empty(0, np.int64)
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
-        """Return a mask without rows: pairs have no classes."""
+        """Return an empty mask: pairs have no classes."""
         return np.zeros(len(self), np.bool_)
 
     def to_array(self) -> NDArray[Any]:

@@ -41,13 +41,13 @@ class ModelManifest(Manifest):
     method : str
         Name of the method, or ``module:Class``.
     params : dict
-        All of its parameters, resolved.
+        All parameters of the method, resolved.
     backbone : dict or None
         Parameters of the backbone; None for a method on pixels.
     weights : str
         SHA-256 of ``model.safetensors``.
     about : dict
-        Facts to keep with the model, such as dataset, split and history.
+        Additional facts, such as dataset, split and history.
     """
 
     format_version = 2
@@ -59,7 +59,7 @@ class ModelManifest(Manifest):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Read version 1, which had the backbone among the parameters and called epochs passes."""
+        """Convert version 1, with the backbone among the parameters and epochs called passes."""
         if version != 1:
             return None
         params, about = content["params"], content["about"]
@@ -73,23 +73,25 @@ class ModelManifest(Manifest):
             for name in ("network", "image_size", "weights", "n_frozen", "device", "memory"):
                 part.pop(name, None)
             training = part.get("training")
-            if training:
+            if training and "passes" in training:
                 training["epochs"], training["final_lr"] = training.pop("passes"), training.pop("final_rate")
         facts = {"method": content["method"], "params": params, "backbone": backbone}
         return facts | {"weights": content["fingerprint"], "about": about}
 
 
 class Model:
-    """A hashing method with the backbone that it learns on: images in, codes out.
+    """A hashing method with a backbone: images in, binary codes out.
 
-    Methods that take features get those of the backbone, or pixels without one; methods that take images train it.
+    Methods that take features use those of the backbone, or pixels without one; methods that take images train the
+    backbone.
 
     Parameters
     ----------
     method : str or Hasher
-        A method with its parameters, or the name of one.
+        A method, or the name of one.
     backbone : str or Backbone, optional
-        The network. By default a method that takes images trains its own, and a method that takes features gets pixels.
+        The backbone. By default a method that takes images trains its own, and a method that takes features uses
+        pixels.
 
     Examples
     --------
@@ -109,7 +111,7 @@ class Model:
             given = given.with_options(n_frozen=0)  # nothing of it is trained
         self.backbone: Backbone | None = self.method.trained_backbone or given
         self.about: dict[str, Any] = {}
-        """Facts that were saved with the model."""
+        """Additional facts, saved with the model."""
 
     @property
     def n_bits(self) -> int:
@@ -142,8 +144,8 @@ class Model:
         labels : Labels, vector, or 0/1 matrix, optional
             Their labels.
         checkpoints, resume, on_step
-            Folder of checkpoints, whether to continue from the newest, and a callback after each mini-batch; for
-            methods that train a network, others ignore them.
+            Folder of checkpoints, whether to continue from the newest, and a callback after each mini-batch. Methods
+            that train no network ignore them.
         """
         source = as_images(images)
         if self.method.inputs == "features":
@@ -171,7 +173,7 @@ class Model:
         return BinaryCodes.stack([BinaryCodes.from_outputs(outputs) for outputs in blocks])
 
     def prepare(self, image: Image) -> Image:
-        """Return one image, shrunk to what the model sees; raise if the model cannot take it."""
+        """Return one image, preprocessed for the model; raise if it does not fit."""
         if self.backbone is not None:
             return self.backbone.prepare(image)
         if image.shape[2] == 3 and image.size == 3 * self.method.n_features_in_:  # grey images, decoded to RGB
@@ -179,14 +181,14 @@ class Model:
         if image.size != self.method.n_features_in_:
             height, width, channels = image.shape
             raise InvalidInput(
-                f"{width} x {height} pixels in {channels} colours are {image.size:,} numbers, but the model takes"
-                f" {self.method.n_features_in_:,}; train one with a backbone (--backbone)."
+                f"{width} x {height} pixels in {channels} channels are {image.size:,} values, but the model takes"
+                f" {self.method.n_features_in_:,}; train a model with a backbone (--backbone)."
             )
         return image
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        """How an image becomes what the model sees, as plain JSON."""
+        """Description of the preprocessing, as plain JSON."""
         facts: dict[str, Any] = {"version": PREPROCESSING_VERSION}
         backbone = self.backbone
         if backbone is None:
@@ -198,14 +200,14 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of weights and preprocessing: equal fingerprints, equal codes."""
+        """SHA-256 of weights and preprocessing; equal fingerprints mean equal codes."""
         weights = hashlib.sha256(self._serialised()).hexdigest()
         facts = {"weights": weights, "method": self.name} | self.preprocessing
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
     def network(self) -> "HashNetwork | None":
-        """The trained network with its hash layer, or None if the method trains none."""
+        """The trained network with its hash layer, or None for other methods."""
         learned = getattr(self.method, "learned_", None)
         network: HashNetwork | None = getattr(getattr(learned, "regression", self.method), "model_", None)
         return network
@@ -216,14 +218,14 @@ class Model:
         return getattr(self.method, "history_", [])
 
     def save(self, folder: str | os.PathLike[str], about: dict[str, Any] | None = None) -> None:
-        """Write the fitted model to a folder: ``model.json`` and ``model.safetensors``, never a pickle.
+        """Write the fitted model to a folder, as ``model.json`` and ``model.safetensors``.
 
         Parameters
         ----------
         folder : path
-            Where to; a model that is there already is refused.
+            The folder; it must not have a model yet.
         about : dict, optional
-            Facts to keep with it, as JSON.
+            Additional facts, as plain JSON; :attr:`about` by default.
         """
         target = Path(folder)
         if (target / MODEL_FILES[0]).exists():
@@ -246,20 +248,28 @@ class Model:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, device: str = "auto") -> Self:
-        """Read a model that :meth:`save` wrote; anything that does not fit is refused with a reason.
+        """Read a model that :meth:`save` wrote.
 
         Parameters
         ----------
         folder : path
             Folder of the model.
         device : str
-            Where its network runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+            Device of the network: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         """
         source = Path(folder)
         manifest = ModelManifest.read(
             source / MODEL_FILES[0], missing=f"{folder} holds no model ({MODEL_FILES[0]} is missing)."
         )
-        weights = _read_weights(source / MODEL_FILES[1], manifest.weights)
+        path = source / MODEL_FILES[1]
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+            with safe_open(path, framework="np") as file:
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
+        except (OSError, SafetensorError) as error:
+            raise ArtefactError(f"{path} is missing or damaged ({error}).") from error
+        if found != manifest.weights:
+            raise ArtefactError(f"{path} is not the file that model.json describes; copy the whole folder again.")
         try:
             backbone = None if manifest.backbone is None else Backbone(**manifest.backbone, device=device)
             model = cls(get_method(manifest.method).from_description(manifest.params), backbone)
@@ -297,23 +307,11 @@ class Model:
 
 
 def pixel_features(images: Images) -> NDArray[np.float32]:
-    """Return images of one size as feature vectors: their pixels, 0 to 1."""
+    """Return the pixels of images of one size as features, 0 to 1."""
     taken = images.take(np.arange(len(images)))
     shapes = {image.shape for image in taken}
     if len(shapes) != 1:
         raise InvalidInput(
-            f"The images have {len(shapes)} different sizes, so that their pixels are no features; name a backbone."
+            f"The images have {len(shapes)} different sizes, so their pixels cannot be features; choose a backbone."
         )
     return np.stack(list(taken)).reshape(len(taken), -1).astype(np.float32) / np.float32(255)
-
-
-def _read_weights(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        with safe_open(path, framework="np") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
-    except (OSError, SafetensorError) as error:
-        raise ArtefactError(f"{path} is missing or damaged ({error}).") from error
-    if found != sha256:
-        raise ArtefactError(f"{path} is not the file that model.json describes; copy the whole folder again.")
-    return weights

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes, arrays, versioned JSON, locks."""
+"""Atomic writes, ``.npz`` files, versioned JSON files and locks."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Raises
     ------
     ArtefactError
-        If the disk is full or the folder cannot be written to; an older file stays as it was.
+        If the disk is full or the folder is not writable; an existing file is not changed.
     """
     target = Path(path)
     temporary: Path | None = None
@@ -75,7 +75,7 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) 
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read every array of an ``.npz`` file; Python objects in it are refused, never unpickled."""
+    """Read all arrays of an ``.npz`` file; pickled objects are refused."""
     try:
         with Path(path).open("rb") as file:
             content = np.load(file, allow_pickle=False)
@@ -100,7 +100,7 @@ class Manifest(BaseModel):
     Attributes
     ----------
     format_version : int
-        Version that is written, and the only one that is read unless :meth:`upgrade` knows an older one.
+        Version that is written; other versions are read only through :meth:`upgrade`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -125,7 +125,7 @@ class Manifest(BaseModel):
         path : path
             The file.
         missing : str, optional
-            Message for a file that is not there.
+            Error message if the file does not exist.
         advice : str
             What to do about a damaged file.
         """
@@ -157,27 +157,27 @@ class Manifest(BaseModel):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Return the content of an older version as the present one, or None where it cannot be read."""
+        """Return the content of an older version in the current format, or None."""
         return None
 
 
 @contextmanager
 def locked(path: str | os.PathLike[str], *, wait: float, busy: str) -> Iterator[None]:
-    """Hold an exclusive lock, in this process and in others, while the block runs.
+    """Hold an exclusive lock between threads and processes.
 
-    The operating system releases the lock when the process ends, however it ends.
+    The operating system releases the lock when the process ends.
 
     Parameters
     ----------
     path : path
         The lock file.
     wait : float
-        Seconds to wait for another owner.
+        Seconds to wait for the lock; negative waits forever.
     busy : str
-        Message of the :class:`~ddsh.errors.Busy` that is raised then.
+        Message of :class:`~ddsh.errors.Busy`, raised if the lock is not free.
     """
     try:
-        # Not a singleton and not thread-local: two threads of one process must exclude each other, too.
+        # Not a singleton and not thread-local, so that it also excludes threads of this process.
         lock = FileLock(path, timeout=wait, thread_local=False, poll_interval=0.02)
         lock.acquire()
     except Timeout:
@@ -190,13 +190,13 @@ def locked(path: str | os.PathLike[str], *, wait: float, busy: str) -> Iterator[
         lock.release()
 
 
-# NumPy's own ways to make an array: empty, for the pickle to fill, or (since protocol 5) from bytes at once.
+# NumPy's constructors of pickled arrays: empty, or (since protocol 5) from bytes.
 _rebuild_array = np.empty(0).__reduce__()[0]
 _array_of_bytes = np.empty(0).__reduce_ex__(5)[0]
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickler that rebuilds NumPy arrays and nothing else: it cannot run code."""
+    """Unpickler of NumPy arrays and plain values only; it cannot run code."""
 
     _ALLOWED: Mapping[tuple[str, str], Any] = {
         ("numpy.core.multiarray", "_reconstruct"): _rebuild_array,
@@ -209,17 +209,17 @@ class _ArrayUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- pickle's own signature
-        """Return a constructor that arrays need, or refuse."""
+        """Return a constructor of arrays, or raise."""
         try:
             return self._ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of arrays") from None
 
 
-def read_pickled_arrays(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 -- a pickle holds what it holds
-    """Read containers, numbers, strings and arrays from a pickle of Python 2 or 3 without running code.
+def read_pickled_arrays(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 -- any content of a pickle
+    """Read a pickle of containers, numbers, strings and arrays without running code.
 
-    Strings of Python 2 are returned as bytes.
+    Pickles of Python 2 and 3 are read; strings of Python 2 are returned as bytes.
     """
     source = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""Frozen stages put out what the whole network has at that place, from memory or not."""
+"""Outputs of frozen stages equal those of the whole network, cached or not."""
 
 import numpy as np
 import pytest
@@ -64,13 +64,13 @@ def test_outputs_are_those_of_the_network(images, n_stages):
     assert np.allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_outputs_from_memory_are_those_that_were_kept(images, tmp_path):
+def test_cached_outputs_equal_computed_ones(images, tmp_path):
     first = FrozenLayers(small_build("small"), 2, tmp_path).outputs(images)
     again = FrozenLayers(small_build("small"), 2, tmp_path).outputs(images[::-1])
     assert np.array_equal(again[::-1], first)
 
 
-def test_each_network_each_depth_and_each_size_has_its_own_memory(images, tmp_path):
+def test_each_network_each_depth_and_each_size_has_its_own_cache(images, tmp_path):
     other = build_network("small", seed=1)
     larger = build_network("small", image_size=40)
     layers = [

@@ -18,7 +18,7 @@ def _run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_listing_the_networks_imports_nothing_heavy():
+def test_listing_the_backbones_imports_nothing_heavy():
     loaded = set(_run("import sys, ddsh.backbones; print(*sys.modules)").split())
     assert "ddsh.backbones" in loaded
     assert not loaded & {"torch", "numpy", "scipy", "PIL"}

@@ -90,7 +90,7 @@ def test_examples_are_files_of_their_own_beside_the_result(dataset, tmp_path):
     assert read_results(tmp_path)[1] == []
 
 
-def test_a_method_that_trains_a_network_says_which_and_what_it_puts_out(dataset):
+def test_the_result_of_a_deep_method_has_its_backbone_and_outputs(dataset):
     hasher = DDSH(8, backbone=Backbone("small-grey", image_size=32), training=Training(1, 0.1), n_omega=10)
     result = evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0)
     assert (result.network, result.backbone.image_size, result.backbone.weights) == ("small-grey", 32, None)
@@ -99,7 +99,7 @@ def test_a_method_that_trains_a_network_says_which_and_what_it_puts_out(dataset)
     assert evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0).backbone.image_size == 28
 
 
-def test_a_network_of_your_own_is_named_and_its_size_known(dataset):
+def test_the_result_of_a_custom_network_has_its_name_and_size(dataset):
     network = build_network("small-grey", image_size=24)
     hasher = DDSH(8, backbone=network, training=Training(1, 0.1), n_omega=10)
     result = evaluate(hasher, dataset, Protocol("toy", query_per_class=2), seed=0)

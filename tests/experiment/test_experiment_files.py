@@ -20,7 +20,7 @@ def test_there_are_experiments():
 
 
 @every_file
-def test_its_dataset_protocol_and_network_are_known(path):
+def test_its_dataset_protocol_and_backbone_are_known(path):
     spec = read_spec(path)
     assert spec.dataset in DATASETS
     assert spec.split_rule().name == spec.protocol.removesuffix("-validation")

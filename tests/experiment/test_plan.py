@@ -146,7 +146,7 @@ def test_the_backbone_of_an_experiment_goes_to_methods_that_name_none(tmp_path):
     assert "backbone" not in first.method.describe_params()
 
 
-def test_an_extension_that_trains_a_network_gets_that_of_the_experiment(tmp_path):
+def test_an_extension_that_trains_a_network_gets_the_backbone_of_the_experiment(tmp_path):
     methods = (
         _method("a", "fasth", extension="cnn"),
         _method("b", "fasth", {"name": "small"}, extension={"kind": "cnn", "training": {"epochs": 7}}),

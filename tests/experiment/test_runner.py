@@ -86,12 +86,12 @@ def test_a_deep_method_is_watched_and_leaves_no_checkpoints(tmp_path, notes):
     assert names == ["deep-8bits-seed0.json", "examples"]
 
 
-def test_methods_on_features_get_them_from_the_experiments_network(tmp_path, notes):
+def test_methods_on_features_get_those_of_the_experiments_backbone(tmp_path, notes):
     spec = SPEC.replace(backbone=BackboneSpec(name="small-grey", image_size=20))
-    memory = tmp_path / "memory"
-    content = _read(run(spec, OPEN, tmp_path, notes, cache_dir=memory).written[0])
+    cache = tmp_path / "cache"
+    content = _read(run(spec, OPEN, tmp_path, notes, cache_dir=cache).written[0])
     assert content["backbone"] == {"name": "small-grey", "image_size": 20, "n_frozen": 0}
-    assert any(memory.iterdir())
+    assert any(cache.iterdir())
     with pytest.raises(InvalidInput, match="backbone"):
         run(SPEC, OPEN, tmp_path, notes)
 

@@ -254,8 +254,8 @@ def test_a_start_at_the_optimum_is_kept(rng):
         (np.zeros((2, 2)), np.zeros((2, 1)), r"got shapes \(2, 2\) and \(2, 1\)"),
         (np.array([[0, 1], [2, 0]]), np.zeros(2), "Q must be symmetric"),
         (np.eye(2), np.zeros(2), "zero diagonal"),
-        (np.array([[0, np.nan], [np.nan, 0]]), np.zeros(2), "Q holds NaN"),
-        (np.zeros((2, 2)), np.array([0, np.inf]), "p holds NaN or infinity"),
+        (np.array([[0, np.nan], [np.nan, 0]]), np.zeros(2), "Q contains NaN"),
+        (np.zeros((2, 2)), np.array([0, np.inf]), "p contains NaN or infinity"),
     ],
 )
 def test_a_problem_of_the_wrong_form_is_refused_in_one_line(rng, Q, p, message):
@@ -268,7 +268,7 @@ def test_a_problem_of_the_wrong_form_is_refused_in_one_line(rng, Q, p, message):
     ("start", "message"),
     [
         (np.ones(3), r"start must have shape \(2,\); got \(3,\)"),
-        (np.array([1, 0]), "start must hold -1 and \\+1 alone; found 0"),
+        (np.array([1, 0]), "start must contain only -1 and \\+1; found 0"),
         (np.array([1, np.nan]), "found nan"),
     ],
 )
@@ -285,7 +285,7 @@ def test_an_unknown_solver_and_a_negative_count_are_refused(rng):
 
 
 def test_the_objective_of_anything_but_signs_is_refused():
-    with pytest.raises(InvalidInput, match="b must hold -1 and"):
+    with pytest.raises(InvalidInput, match="b must contain only -1 and"):
         objective(np.zeros((2, 2)), np.zeros(2), np.array([0.5, 1]))
 
 
@@ -472,11 +472,11 @@ def test_blocks_that_do_not_fit_are_refused_in_one_line(rng):
         with pytest.raises(InvalidInput, match=r"must have shapes \(m, c\), \(n, c\), \(m, m\), \(n, m\)[^\n]*$"):
             code_omega(*wrong, solver="local", rng=rng, context="before")
     for place, value, message in (
-        (0, 0, "B_omega must hold -1 and"),
-        (1, 2, "B_gamma must hold -1 and"),
+        (0, 0, "B_omega must contain only -1 and"),
+        (1, 2, "B_gamma must contain only -1 and"),
         (2, 0.5, "S_omega must be symmetric"),
-        (2, np.nan, "S_omega holds NaN"),
-        (3, np.inf, "S_gamma holds NaN or infinity"),
+        (2, np.nan, "S_omega contains NaN"),
+        (3, np.inf, "S_gamma contains NaN or infinity"),
     ):
         with pytest.raises(InvalidInput, match=message):
             code_omega(*_spoiled(blocks, place, value), solver="local", rng=rng, context="before")
@@ -484,7 +484,7 @@ def test_blocks_that_do_not_fit_are_refused_in_one_line(rng):
 
 def test_a_slope_of_the_wrong_shape_and_an_unknown_context_are_refused(rng):
     blocks = _blocks(rng, 4, 6, 3)
-    with pytest.raises(InvalidInput, match=r"slope must return an array of shape \(4, 4\); it gave \(4,\)"):
+    with pytest.raises(InvalidInput, match=r"slope must return an array of shape \(4, 4\); got \(4,\)"):
         code_omega(*blocks, solver="local", rng=rng, context="before", slope=lambda g, s: s[0])
     with pytest.raises(UnknownName, match=r"Unknown context 'other'\. Did you mean 'others'"):
         code_omega(*blocks, solver="local", rng=rng, context="other")

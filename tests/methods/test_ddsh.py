@@ -119,7 +119,7 @@ def test_the_discrete_step_never_raises_the_objective_with_local_search(images):
     assert all(after <= before * (1 + 1e-12) for before, after in seen)
 
 
-def test_omega_is_drawn_anew_every_n_inner_passes(images):
+def test_omega_is_drawn_anew_every_n_inner_epochs(images):
     drawn = []
 
     class Watched(DDSH):

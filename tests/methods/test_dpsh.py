@@ -23,7 +23,7 @@ def labels(rng):
 
 @pytest.fixture
 def method(labels, rng):
-    """A method in the middle of training, with outputs of all images in its memory."""
+    """A method in the middle of training, with stored outputs of all images."""
     made = DPSH(C, eta=3.0)
     made._begin_fit(as_labels(labels))
     made._U[:] = rng.normal(size=(N, C))
@@ -47,12 +47,12 @@ def _objective(U, labels, eta):
 def test_the_loss_is_that_of_a_mini_batch_with_all_images(method, labels, rng):
     rows = np.array([4, 0, 7])
     outputs = rng.normal(size=(3, C))
-    memory = method._U.astype(np.float64)
-    memory[rows] = outputs
+    stored = method._U.astype(np.float64)
+    stored[rows] = outputs
     pairs = 0.0
     for i, row in enumerate(rows):
         for j in range(N):
-            theta = outputs[i] @ memory[j] / 2
+            theta = outputs[i] @ stored[j] / 2
             pairs += np.log(1 + np.exp(theta)) - (labels[row] == labels[j]) * theta
     quantisation = 3.0 * np.sum((np.sign(outputs) - outputs) ** 2)
     expected = pairs / (3 * N) + quantisation / (2 * 3 * N)
@@ -77,11 +77,11 @@ def test_the_gradient_of_a_mini_batch_is_the_papers(method, labels, rng):
     outputs = torch.tensor(rng.normal(size=(3, C)), requires_grad=True)
     method._loss(outputs, rows).backward()
     u = outputs.detach().numpy()
-    memory = method._U.astype(np.float64)
-    memory[rows] = u
-    likely = 1 / (1 + np.exp(-u @ memory.T / 2))
+    stored = method._U.astype(np.float64)
+    stored[rows] = u
+    likely = 1 / (1 + np.exp(-u @ stored.T / 2))
     similar = labels[rows][:, None] == labels
-    paper = (likely - similar) @ memory + 2 * 3.0 * (u - np.sign(u))  # Eq. (7), every pair from both sides
+    paper = (likely - similar) @ stored + 2 * 3.0 * (u - np.sign(u))  # Eq. (7), every pair from both sides
     assert outputs.grad is not None
     assert np.allclose(outputs.grad.numpy() * (2 * 3 * N), paper)
 
@@ -97,7 +97,7 @@ def test_quantisation_costs_nothing_where_outputs_are_signs(labels, rng):
         assert weighted._loss(other, rows) > plain._loss(other, rows)
 
 
-def test_the_memory_takes_the_outputs_of_a_mini_batch(method, rng):
+def test_stored_outputs_are_updated_after_a_mini_batch(method, rng):
     before = method._U.copy()
     outputs = rng.normal(size=(2, C)).astype(np.float32)
     method._after_batch(np.array([8, 3]), outputs)

@@ -49,7 +49,7 @@ def test_every_update_of_a_row_raises_the_posterior(seed, beta, scale):
         before = after
 
 
-def test_a_pass_over_all_rows_is_one_update_after_the_other(problem):
+def test_an_update_of_all_rows_is_one_update_after_the_other(problem):
     U, labels, similar = problem
     alone, together = U.copy(), U.copy()
     for row in range(40):

@@ -74,8 +74,8 @@ def test_bits_of_binary_codes_are_taken_as_they_are(images, rng):
     [
         (6, np.ones((90, 5), int), "6 columns; got 5"),
         (6, np.arange(90) % 2, "6 columns; got 1"),
-        (1, np.arange(90) % 3, "only 0 and 1"),
-        (1, np.array(["cat", "dog"] * 45), "only 0 and 1"),
+        (1, np.arange(90) % 3, "must be 0 or 1"),
+        (1, np.array(["cat", "dog"] * 45), "must be 0 or 1"),
         (6, np.full((90, 6), -1), "only 0 and 1"),
         (6, np.ones((89, 6), int), "90 items but 89 labels"),
     ],

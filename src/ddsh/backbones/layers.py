@@ -1,7 +1,7 @@
-"""Layers and weights that several backbones share.
+"""Layers, initialisation and batch norm folding of backbones.
 
-`LocalResponseNorm` computes what MatConvNet computes, ``y = x / L**0.75`` with ``L = 2 + 1e-4 * (sum of x**2 over the
-channel and the two on either side)``, several times faster on CPU than PyTorch's layer. PyTorch and Caffe divide their
+`LocalResponseNorm` computes MatConvNet's layer, ``y = x / L**0.75`` with ``L = 2 + 1e-4 * (sum of x**2 over the
+channel and the two on either side)``, several times faster on CPU than PyTorch's layer. PyTorch and Caffe divide the
 constant by the number of channels in the window; MatConvNet does not.
 
 References
@@ -26,16 +26,16 @@ _REACH = 2  # neighbours on each side: a window of five channels
 _KAPPA = 2.0
 _ALPHA = 1e-4
 _BETA = 0.75
-# Pieces of a batch that stay in a core's cache: the temporaries of a whole batch would travel to memory and back.
+# Elements of a piece of a batch whose temporaries fit into a core's cache.
 _PIECE = 1 << 18
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def initialise(module: nn.Module, seed: int) -> None:
-    """Draw new weights of convolutions and linear layers (He et al., 2015); biases become 0.
+    """Initialise convolutions and linear layers (He et al., 2015), biases to 0.
 
-    The same seed gives the same weights; PyTorch's global generator is neither read nor advanced.
+    Equal seeds give equal weights; PyTorch's global generator is not used.
     """
     generator = torch.Generator().manual_seed(seed)
     for layer in module.modules():
@@ -46,9 +46,9 @@ def initialise(module: nn.Module, seed: int) -> None:
 
 
 def fold_batch_norm(network: M) -> M:
-    """Return a copy for inference with batch normalisation folded into the convolutions before it.
+    """Return a copy for inference with batch norm folded into convolutions.
 
-    Only neighbours inside an ``nn.Sequential`` are folded; the network itself is not changed.
+    Only neighbours inside an ``nn.Sequential`` are folded; the network is not modified.
     """
     folded = copy.deepcopy(network).eval()
     for layers in list(folded.modules()):
@@ -65,13 +65,13 @@ class LocalResponseNorm(nn.Module):
     """Local response normalisation over five channels, as MatConvNet defines it."""
 
     def forward(self, responses: Tensor) -> Tensor:
-        """Return the responses, shape (n, channels, height, width), normalised."""
+        """Normalise responses, shape (n, channels, height, width)."""
         normalised: Tensor = _LocalResponseNorm.apply(responses)  # type: ignore[no-untyped-call]
         return normalised
 
 
 class _LocalResponseNorm(torch.autograd.Function):
-    """Saves only its input; the scale is cheaper to compute again than to fetch from memory."""
+    """Saves only its input: recomputing the scale is faster than loading it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ANN401 -- autograd's own signature
@@ -104,12 +104,12 @@ def _pieces(batch: Tensor) -> tuple[Tensor, ...]:
 
 
 def _inverse_root(x: Tensor) -> Tensor:
-    """Return L ** -0.5; L ** -0.75 is it times its own root, which is far cheaper than a power."""
+    """Return L ** -0.5; times its square root it is L ** -0.75, without a power."""
     return _sum_of_neighbours(x * x).mul_(_ALPHA).add_(_KAPPA).rsqrt_()
 
 
 def _sum_of_neighbours(x: Tensor) -> Tensor:
-    """Return for each channel the sum of itself and the two on either side."""
+    """Return the sum of each channel and the two on either side."""
     total = x.clone()
     for distance in range(1, _REACH + 1):
         total[:, distance:] += x[:, :-distance]

@@ -1,13 +1,12 @@
-"""Networks that MatConvNet published as MATLAB files: filters, biases and the mean image, in both of its layouts.
+"""Reader of MatConvNet networks: filters, biases and mean image.
 
 The old layout has ``filters`` and ``biases`` in every layer and ``normalization`` beside the layers; the new one has
-``weights``, a cell of both, and ``meta.normalization``. Either may lie inside a structure called ``net``.
+``weights``, a cell of both, and ``meta.normalization``. Both may be inside a structure called ``net``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,15 @@ MAX_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer's filters (height, width, in, out; axes of length 1 may be missing) and its biases (out)."""
+    """Filters and biases of a layer.
+
+    Parameters
+    ----------
+    filters : ndarray of float32
+        Height, width, in, out; axes of length 1 may be missing.
+    biases : ndarray of float32, shape (out,)
+        The biases.
+    """
 
     filters: NDArray[np.float32]
     biases: NDArray[np.float32]
@@ -30,14 +37,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Published:
-    """What a file holds.
+    """Content of a file.
 
     Parameters
     ----------
     layers : mapping of str to Layer
-        The convolutional layers, by name; full layers are published as convolutions.
+        Convolutional layers by name; fully connected layers are published as convolutions.
     mean : array, shape (height, width, channels) or (channels,)
-        To be subtracted from the pixels, 0 to 255.
+        Mean of the pixels, 0 to 255.
     """
 
     layers: Mapping[str, Layer]
@@ -45,27 +52,22 @@ class Published:
 
 
 def read_matconvnet(path: Path) -> Published:
-    """Read a MatConvNet network, or say in one line why it is none."""
-    content = _read(path)
+    """Read a MatConvNet network."""
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"{path} has {path.stat().st_size:,} bytes; a network may have at most {MAX_BYTES:,}.")
+    try:
+        content = loadmat(path, simplify_cells=True)
+    except Exception as error:  # a damaged file makes the reader raise almost anything
+        raise DataError(f"{path} is not a readable MATLAB file ({type(error).__name__}: {error}).") from error
     try:
         net = content.get("net", content)
-        layers = {str(layer["name"]): _layer(layer) for layer in net["layers"] if layer["type"] == "conv"}
+        layers = {}
+        for layer in net["layers"]:
+            if layer["type"] == "conv":
+                both = layer["weights"] if "weights" in layer else (layer["filters"], layer["biases"])
+                filters, biases = (np.asarray(array, np.float32) for array in both)
+                layers[str(layer["name"])] = Layer(filters, biases.ravel())
         normalisation = net.get("meta", net)["normalization"]
         return Published(layers, np.asarray(normalisation["averageImage"], np.float32))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a MatConvNet network ({type(error).__name__}: {error}).") from error
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"{path} has {path.stat().st_size:,} bytes; a network of at most {MAX_BYTES:,} is read.")
-    try:
-        content: Mapping[str, Any] = loadmat(path, simplify_cells=True)
-    except Exception as error:  # a damaged file makes the reader raise almost anything
-        raise DataError(f"{path} is not a readable MATLAB file ({type(error).__name__}: {error}).") from error
-    return content
-
-
-def _layer(layer: Mapping[str, Any]) -> Layer:
-    filters, biases = layer["weights"] if "weights" in layer else (layer["filters"], layer["biases"])
-    return Layer(np.asarray(filters, np.float32), np.asarray(biases, np.float32).ravel())

@@ -11,18 +11,19 @@ from torch import Tensor, nn
 from ddsh.backbones.base import preprocess
 from ddsh.errors import InvalidInput
 
-__all__ = ["HashNetwork", "Network", "choose_device", "require_size"]
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HashNetwork", "Network", "choose_device", "require_size"]
 
 MAX_SIDE = 4096
-# The mean and the deviation of ImageNet's colours, as torchvision has them.
+# Mean and standard deviation of ImageNet's colours, as in torchvision.
 IMAGENET_MEAN = 255 * np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 IMAGENET_STD = 255 * np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)
 
 
 class Network(nn.Module):
-    """Maps uint8 images, shape (n, size, size, channels), to features, shape (n, n_features).
+    """Base class of networks from uint8 images to features.
 
-    Subclasses write :meth:`stages`. Pixels are normalised inside, so that a saved network needs nothing else.
+    Images have shape (n, size, size, channels), features (n, n_features). Subclasses implement :meth:`stages`. Pixels
+    are normalised inside the network.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class Network(nn.Module):
     mean, std : array, broadcastable to (channels, size, size)
         Pixels, 0 to 255, become (pixel - mean) / std.
     frozen_batch_norm : bool
-        Keep the statistics of batch normalisation as they are, also while training (for pretrained networks).
+        Do not update the statistics of batch normalisation in training (for pretrained networks).
     """
 
     mean: Tensor
@@ -59,7 +60,7 @@ class Network(nn.Module):
 
     @property
     def n_channels(self) -> int:
-        """Channels that images must have: 1 (grey) or 3 (RGB)."""
+        """Number of input channels: 1 (grey) or 3 (RGB)."""
         return int(self.mean.shape[0])
 
     def stages(self) -> Sequence[nn.Module]:
@@ -84,7 +85,7 @@ class Network(nn.Module):
         return self.finish(self.begin(pixels, 0), 0)
 
     def train(self, mode: bool = True) -> "Network":
-        """Switch to training; frozen batch normalisation stays as it is."""
+        """Set training mode; frozen batch normalisation stays in evaluation mode."""
         super().train(mode)
         if self.frozen_batch_norm:
             for module in self.modules():
@@ -93,18 +94,18 @@ class Network(nn.Module):
         return self
 
     def prepare(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        """Resize images to what :meth:`forward` takes; see :func:`ddsh.backbones.base.preprocess`."""
+        """Preprocess images; see :func:`ddsh.backbones.base.preprocess`."""
         return preprocess(images, self.image_size, self.n_channels)
 
 
 def require_size(name: str, image_size: int, smallest: int) -> None:
-    """Raise if images are too small for a network's strides and windows."""
+    """Raise if `image_size` is too small for a network."""
     if image_size < smallest:
         raise InvalidInput(f"{name} takes images of at least {smallest} pixels a side; got image_size={image_size}.")
 
 
 HEAD_STD = 0.01
-"""The authors draw weight and bias of the new last layer from N(0, 0.01^2)."""
+"""Standard deviation of the initial weights and biases of the hash layer, as in the authors' release."""
 
 
 class HashNetwork(nn.Module):
@@ -113,11 +114,11 @@ class HashNetwork(nn.Module):
     Parameters
     ----------
     backbone : Network
-        Maps images to features.
+        Network from images to features.
     n_bits : int
         Code length.
     seed : int
-        Of the new layer's weights.
+        Random seed of the hash layer.
     """
 
     def __init__(self, backbone: Network, n_bits: int, seed: int) -> None:
@@ -141,7 +142,7 @@ class HashNetwork(nn.Module):
 
 
 def choose_device(name: str) -> torch.device:
-    """Return a device by name; ``auto`` is the best one available."""
+    """Return a device by name; ``auto`` is CUDA, MPS or CPU, whichever is available first."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

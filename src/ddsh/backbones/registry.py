@@ -1,4 +1,4 @@
-"""The backbones by name; listing them imports no network."""
+"""Registry of backbones; listing the names imports no network."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -18,31 +18,31 @@ __all__ = ["BACKBONES", "BackboneCard", "build_network", "get_card"]
 
 @dataclass(frozen=True)
 class BackboneCard:
-    """Facts about a backbone, known before it is built.
+    """Facts about a backbone, available without building it.
 
     Parameters
     ----------
     name : str
-        What it is called on the command line.
+        Name on the command line.
     title : str
-        One line about it.
+        One-line description.
     builder : str or callable
-        ``module:function``, or the function, that builds it from keywords ``image_size`` and ``seed`` and, where it has
-        pretrained weights, ``pretrained`` and ``weights``.
+        Function that builds the network, or ``module:function``. It takes the keywords ``image_size`` and ``seed`` and,
+        if there are pretrained weights, ``pretrained`` and ``weights``.
     image_size : int
-        Side of the square that images are resized to, unless another is asked for.
+        Default side of the square that images are resized to.
     n_features : int
-        Width of its features.
+        Width of the features.
     weights : str
-        Where its pretrained weights come from, in one line.
+        Source of the pretrained weights, in one line.
     sha256 : str or None
-        Checksum of the file of weights, where it is known.
+        Checksum of the file of weights, if known.
     is_pretrained : bool
-        Whether there are pretrained weights; if not, it is trained from scratch.
+        Whether there are pretrained weights; otherwise the network is trained from scratch.
     has_free_width : bool
         Whether `n_features` of :func:`build_network` may differ from the card's.
     n_channels : int
-        Channels of the images that it sees: 1 (grey) or 3 (RGB).
+        Number of input channels: 1 (grey) or 3 (RGB).
     """
 
     name: str
@@ -129,14 +129,18 @@ BACKBONES: Mapping[str, BackboneCard] = {
         ),
     )
 }
-"""The backbones that come with ddsh."""
+"""Built-in backbones by name."""
 
 
 def get_card(name: str) -> BackboneCard:
-    """Return the card of a backbone, ``module:object`` or an entry point of ``ddsh.backbones`` included.
+    """Return the card of a backbone.
 
-    An object from outside is a :class:`BackboneCard`, or a function that builds a network from the keywords
-    ``image_size`` and ``seed``; its card is then made from one call.
+    Parameters
+    ----------
+    name : str
+        A name of :data:`BACKBONES`, an entry point of the group ``ddsh.backbones``, or ``module:object``. An object
+        from another package is a :class:`BackboneCard`, or a function that builds a network from the keywords
+        ``image_size`` and ``seed``; it is then called once to create the card.
     """
     if name in BACKBONES:
         return BACKBONES[name]
@@ -146,7 +150,7 @@ def get_card(name: str) -> BackboneCard:
     if isinstance(found, BackboneCard):
         return replace(found, name=name)
     if not callable(found):
-        raise InvalidInput(f"{name} is no backbone: expected a BackboneCard or a function that builds a network.")
+        raise InvalidInput(f"{name} is not a backbone: expected a BackboneCard or a function that builds a network.")
     network = found(seed=0)
     size, width, channels = network.image_size, network.n_features, network.n_channels
     return BackboneCard(name, "", found, size, width, "", None, is_pretrained=False, n_channels=channels)
@@ -168,21 +172,21 @@ def build_network(
     name : str
         A name of :data:`BACKBONES`.
     image_size : int, optional
-        Side of the square that images are resized to; smaller is faster. By default the card's.
+        Side of the square that images are resized to; the default of the card if None. Smaller is faster.
     pretrained : bool
-        Whether to read pretrained weights, where there are any.
+        Whether to read pretrained weights, if there are any.
     weights : path, optional
-        The file of weights, for networks whose weights are not a package.
+        File of pretrained weights, for networks whose weights are not an installable package.
     seed : int
-        Of the weights that are new; the same seed gives the same weights.
+        Random seed of new weights.
     n_features : int, optional
-        Width of the features, for networks that leave it open (``alexnet`` where its last layers are new). A saved
-        network is built again with ``pretrained=False`` and the image size and width it had.
+        Width of the features, for networks with a free width (``alexnet`` with new last layers). To rebuild a saved
+        network, pass ``pretrained=False`` with its image size and width.
 
     Returns
     -------
     Network
-        Maps uint8 images to features.
+        Network from uint8 images to features.
     """
     card = get_card(name)
     if weights is not None and not card.is_pretrained:
@@ -204,7 +208,7 @@ def build_network(
     if isinstance(build, str):
         module, function = build.split(":")
         build = getattr(importlib.import_module(module), function)
-    # Layers draw from PyTorch's global generator when they are made; it must not move.
+    # New layers draw from PyTorch's global generator; restore its state.
     with fork_rng(devices=[]):
         network: Network = build(**options)
     return network.eval()

@@ -1,4 +1,4 @@
-"""Where pretrained weights come from: files with a checksum, read without running code."""
+"""Files of pretrained weights: checksums, safe reading, fingerprints."""
 
 import hashlib
 import importlib.util
@@ -13,7 +13,7 @@ __all__ = ["check_weights", "fingerprint", "has_checksum", "package_file", "read
 
 
 def package_file(package: str, file: str) -> Path:
-    """Return a file inside an installed package, or say how to install it."""
+    """Return a file of an installed package; raise with the command that installs it."""
     spec = importlib.util.find_spec(package)
     folders = list(spec.submodule_search_locations or []) if spec else []
     path = next((Path(folder, file) for folder in folders if Path(folder, file).is_file()), None)
@@ -23,7 +23,7 @@ def package_file(package: str, file: str) -> Path:
 
 
 def required_file(path: Path | None, network: str, address: str) -> Path:
-    """Return the path of weights that the user must bring, or say where they are and how to name them."""
+    """Return the path of user-supplied weights; raise with the download address if missing."""
     if path is None:
         raise DataError(f"{network} needs its weights: get {address} and name the file with weights= (--weights).")
     if not path.is_file():
@@ -37,7 +37,7 @@ def has_checksum(path: Path, sha256: str) -> bool:
 
 
 def check_weights(path: Path, sha256: str) -> None:
-    """Raise unless the file is there and has the right checksum."""
+    """Raise unless the file exists and has the checksum."""
     if not path.is_file():
         raise DataError(f"The weights {path} do not exist; put the file there or name another.")
     found = _checksum(path)
@@ -46,7 +46,7 @@ def check_weights(path: Path, sha256: str) -> None:
 
 
 def read_torch_weights(path: Path, sha256: str) -> dict[str, Tensor]:
-    """Read the tensors of a PyTorch file whose checksum is known; nothing but tensors is unpickled."""
+    """Read the tensors of a PyTorch file with a known checksum, and unpickle nothing else."""
     check_weights(path, sha256)
     content = torch.load(path, map_location="cpu", weights_only=True)
     return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}

@@ -1,4 +1,4 @@
-"""Evaluation: exact scores with ties, and results."""
+"""Evaluation: exact retrieval scores with ties, and results."""
 
 from typing import TYPE_CHECKING
 

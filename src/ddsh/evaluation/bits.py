@@ -1,4 +1,4 @@
-"""Use of bits: balance, entropy, correlation, distinct codes."""
+"""Balance, entropy and correlation of the bits of codes."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,20 +16,20 @@ _BLOCK_ROWS = 8192
 
 @dataclass(frozen=True)
 class BitHealth:
-    """How well a set of codes uses its bits.
+    """Statistics of the bits of a set of codes.
 
     Parameters
     ----------
     share : list of float
-        Share of ones of each bit; a half is best.
+        Fraction of ones of each bit; 0.5 is best.
     entropy : list of float
         Entropy of each bit, 0 to 1.
     mean_correlation, max_correlation : float
-        Mean and largest absolute correlation of two bits; pairs with a constant bit have none and are left out.
+        Mean and largest absolute correlation of two bits; pairs with a constant bit are left out.
     n_distinct, n_codes : int
-        How many codes differ, and how many there are.
+        Number of distinct codes, and of codes.
     collapsed : bool
-        Whether a bit is constant, or too few codes differ to tell the classes apart.
+        Whether a bit is constant, or there are fewer distinct codes than classes.
     """
 
     share: list[float]
@@ -42,14 +42,18 @@ class BitHealth:
 
 
 def bit_health(codes: BinaryCodes, n_classes: int) -> BitHealth:
-    """Measure how well `codes` use their bits to tell `n_classes` classes apart."""
+    """Return statistics of the bits of `codes` for `n_classes` classes."""
     both = np.zeros((codes.n_bits, codes.n_bits))
     for start in range(0, len(codes), _BLOCK_ROWS):
-        # Sums of up to 8192 ones are exact in single precision, whose products are the fastest.
+        # Sums of up to 8192 ones are exact in single precision, which is faster.
         bits = codes[start : start + _BLOCK_ROWS].bits().astype(np.float32)
         both += bits.T @ bits
     share = both.diagonal() / len(codes)
-    correlations = _correlations(both / len(codes), share)
+    varying = np.flatnonzero((share > 0) & (share < 1))
+    deviation = np.sqrt(share * (1 - share))[varying]
+    covariance = (both / len(codes))[np.ix_(varying, varying)] - np.outer(share[varying], share[varying])
+    pairs = np.triu_indices(len(varying), k=1)
+    correlations: Floats = np.abs(covariance / np.outer(deviation, deviation))[pairs].clip(max=1.0)
     chances = np.stack([share, 1 - share])
     logs = np.log2(chances, out=np.zeros_like(chances), where=chances > 0)
     n_distinct = len(np.unique(codes.packed, axis=0))
@@ -63,13 +67,3 @@ def bit_health(codes: BinaryCodes, n_classes: int) -> BitHealth:
         n_codes=len(codes),
         collapsed=bool(((share == 0) | (share == 1)).any()) or n_distinct < needed,
     )
-
-
-def _correlations(both: Floats, share: Floats) -> Floats:
-    """Return the absolute correlation of each pair of bits that vary, from their shares of ones."""
-    varying = np.flatnonzero((share > 0) & (share < 1))
-    deviation = np.sqrt(share * (1 - share))[varying]
-    covariance = both[np.ix_(varying, varying)] - np.outer(share[varying], share[varying])
-    pairs = np.triu_indices(len(varying), k=1)
-    correlations: Floats = np.abs(covariance / np.outer(deviation, deviation))[pairs]
-    return correlations.clip(max=1.0)

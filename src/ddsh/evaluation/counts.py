@@ -1,10 +1,9 @@
-"""How many items, and how many relevant items, lie at each Hamming distance from each query.
+"""Counts of items and relevant items by Hamming distance to queries.
 
-With ties averaged, these counts are all that a score needs. Queries that are equal in code and labels are
-counted once, and so are equal items of the database.
+With ties averaged, scores are functions of these counts. Queries that are equal in code and labels are counted once,
+and so are equal items of the database.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,21 +19,21 @@ __all__ = ["Counts", "Groups", "count_by_distance"]
 
 @dataclass(frozen=True)
 class Counts:
-    """Items at each distance from some queries.
+    """Number of items at each distance from each query.
 
     Parameters
     ----------
     total : ndarray of int, shape (n_query, n_bits + 1)
         Items of the database at each distance.
     relevant : ndarray of int, shape (n_query, n_bits + 1)
-        Relevant ones among them.
+        Relevant items among them.
     """
 
     total: NDArray[np.int64]
     relevant: NDArray[np.int64]
 
     def take(self, rows: NDArray[np.intp]) -> "Counts":
-        """Return the counts of some queries."""
+        """Return the counts of the given queries."""
         return Counts(self.total[rows], self.relevant[rows])
 
 
@@ -51,7 +50,7 @@ class Groups:
     label_ids : ndarray of int
         The label set of each group, ascending.
     sizes : ndarray of int
-        How many items each group has.
+        Number of items of each group.
     group_of : ndarray of int
         The group of each item.
     """
@@ -85,26 +84,21 @@ def count_by_distance(queries: Groups, database: Groups) -> Counts:
     shape = (len(queries.codes), n_bits + 1)
     counts = Counts(np.empty(shape, np.int64), np.empty(shape, np.int64))
     weights = None if (database.sizes == 1).all() else database.sizes.astype(np.float64)
-    for groups, relevant in _relevant_by_label_set(queries, database):
+    edges = np.searchsorted(queries.label_ids, np.arange(len(queries.labels) + 1))
+    for label_id, (start, stop) in enumerate(pairwise(edges.tolist())):
+        label_set = queries.labels.take(slice(label_id, label_id + 1))
+        relevant = np.flatnonzero(label_set.similar(database.labels)[0][database.label_ids])
         some = None if weights is None else weights[relevant]
-        for rows, distances in queries.codes[groups].hamming_blocks(database.codes):
-            block = slice(groups.start + rows.start, groups.start + rows.stop)
+        for rows, distances in queries.codes[start:stop].hamming_blocks(database.codes):
+            block = slice(start + rows.start, start + rows.stop)
             counts.total[block] = _histograms(distances, weights, n_bits)
             counts.relevant[block] = _histograms(distances[:, relevant], some, n_bits)
     return counts
 
 
-def _relevant_by_label_set(queries: Groups, database: Groups) -> Iterator[tuple[slice, NDArray[np.intp]]]:
-    """Yield the query groups of each label set with the database groups that are relevant to them."""
-    edges = np.searchsorted(queries.label_ids, np.arange(len(queries.labels) + 1))
-    for label_id, (start, stop) in enumerate(pairwise(edges.tolist())):
-        label_set = queries.labels.take(slice(label_id, label_id + 1))
-        yield slice(start, stop), np.flatnonzero(label_set.similar(database.labels)[0][database.label_ids])
-
-
 def _histograms(
     distances: NDArray[np.unsignedinteger[Any]], weights: NDArray[np.float64] | None, n_bits: int
 ) -> NDArray[np.int64]:
-    """Count each row's distances 0 .. n_bits, each item as often as its weight says."""
+    """Return the weighted histogram of the distances 0 .. n_bits of each row."""
     rows = [np.bincount(row, weights, minlength=n_bits + 1) for row in distances]
     return np.asarray(rows).astype(np.int64, copy=False)

@@ -45,19 +45,19 @@ def evaluate(
     Parameters
     ----------
     model : str, Hasher or Model
-        The model, a method, or the name of one; it is fitted here.
+        A model, a method, or the name of a method; it is fitted here.
     dataset : str, path or Dataset
-        A dataset, its name, or the path of your own; see :func:`ddsh.load`.
+        A dataset, its name, or a path; see :func:`ddsh.load`.
     protocol : str or Protocol, optional
-        How to split, and how far down the ranking to look; the dataset's usual protocol by default.
+        How to split the dataset, and the number of ranks to score; the default protocol of the dataset if None.
     seed : int
-        Of the split.
+        Random seed of the split.
     root : path, optional
-        Folder where named datasets are kept.
+        Folder of named datasets.
     examples : bool
-        Keep a few queries with the images they retrieve.
+        Keep example queries with the images they retrieve.
     reranked : bool
-        Score also the ranking by real outputs.
+        Also score the ranking by real outputs.
     checkpoints, resume, on_step
         See :meth:`ddsh.Model.fit`.
 
@@ -102,11 +102,11 @@ def evaluate_fitted(
     dataset : Dataset
         The images.
     split : Split
-        Which of them are query and database.
+        Its query and database rows.
     examples, reranked : bool
         See :func:`evaluate`.
     start : float, optional
-        When the work began, by ``time.perf_counter``; now by default.
+        Start of the run, by ``time.perf_counter``; now by default.
     """
     start = time.perf_counter() if start is None else start
     query_outputs = model.project(SomeImages(dataset.images, split.query))
@@ -138,17 +138,17 @@ def evaluate_fitted(
 
 
 def _peak_memory() -> int | None:
-    """Return the highest resident memory of this process so far, in bytes; None where the system does not say."""
+    """Return the peak resident memory of this process in bytes, or None if unknown."""
     try:
         import resource
-    except ImportError:  # Windows keeps no such record
+    except ImportError:  # Windows
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a result depends on."""
+    """Return the versions of Python and of the packages that affect results."""
     found = {"ddsh": ddsh.__version__, "python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):

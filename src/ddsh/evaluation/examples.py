@@ -30,17 +30,17 @@ class Example(BaseModel):
     Attributes
     ----------
     row : int
-        The query's row in the dataset.
+        Row of the query in the dataset.
     label : str
-        Its classes.
+        Classes of the query.
     hits : list of int
         Rows of the nearest images.
     distances : list of int
-        Their Hamming distances.
+        Hamming distances of the hits.
     labels : list of str
-        Their classes.
+        Classes of the hits.
     relevant : list of bool
-        Whether they share a class with the query.
+        Whether each hit shares a class with the query.
     """
 
     row: int
@@ -52,9 +52,9 @@ class Example(BaseModel):
 
 
 class Examples(Manifest):
-    """A few queries, and a sheet of tiles with one row for each: the query, then its hits.
+    """Example queries with a sheet of tiles, one row per query.
 
-    Written as a JSON file and a JPEG of the same name.
+    A row has the query and its hits. Written as a JSON file and a JPEG of the same name.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class Examples(Manifest):
 
     @property
     def jpeg(self) -> bytes:
-        """The sheet of tiles, as the content of a JPEG file."""
+        """The sheet of tiles, encoded as JPEG."""
         return self._jpeg
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the sheet beside `path`, then `path` itself."""
+        """Write the JPEG next to `path`, then `path` itself."""
         with atomic_write(Path(path).with_suffix(".jpg")) as file:
             file.write(self._jpeg)
         super().write(path)
@@ -95,21 +95,21 @@ class Examples(Manifest):
 
 
 def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: BinaryCodes) -> Examples | None:
-    """Return the first query of each class (of up to `MAX_QUERIES` classes) with its nearest images.
+    """Return the first query of each class with its nearest images.
 
     Parameters
     ----------
     dataset : Dataset
         The images.
     split : Split
-        Which of them are query and database.
+        Its query and database rows.
     query, database : BinaryCodes
-        Their codes.
+        Codes of the query and of the database.
 
     Returns
     -------
     Examples or None
-        None where no query has a class.
+        At most `MAX_QUERIES` queries; None if no query has a class.
     """
     labels = dataset.labels.take(split.query)
     firsts = [int(np.flatnonzero(labels.having(label))[0]) for label in labels.classes()[:MAX_QUERIES].tolist()]
@@ -147,7 +147,7 @@ def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: 
 
 
 def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> list[str]:
-    """Return the classes of some images as text."""
+    """Return the classes of the given rows as text."""
     labels = dataset.labels.take(rows)
     if isinstance(labels, MultiLabels):
         return [", ".join(dataset.class_names[column] for column in np.flatnonzero(row)) for row in labels.to_array()]

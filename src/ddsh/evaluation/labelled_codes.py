@@ -1,4 +1,4 @@
-"""Codes with their labels in ``.npz`` files, ours or made elsewhere."""
+"""Codes with labels in ``.npz`` files, of ddsh or of other programs."""
 
 import os
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class LabelledCodes:
-    """Codes and the labels of the same items.
+    """Codes and labels of the same items.
 
     Parameters
     ----------
     codes : BinaryCodes
         The codes.
     labels : Labels
-        One or many labels for each.
+        Their labels.
     """
 
     codes: BinaryCodes
@@ -48,9 +48,9 @@ class LabelledCodes:
         Parameters
         ----------
         path : path
-            An ``.npz`` file with ``labels`` (a vector, or a 0/1 matrix) and the codes: as ddsh writes them, or as an
-            array (n, n_bits) named ``signs`` (-1/+1), ``bits`` (0/1), ``outputs`` (reals) or ``codes`` (either of the
-            first two).
+            An ``.npz`` file with ``labels`` (a vector, or a 0/1 matrix) and codes: in the format of :meth:`save`, or as
+            an array (n, n_bits) named ``signs`` (-1/+1), ``bits`` (0/1), ``outputs`` (reals) or ``codes`` (signs or
+            bits).
         """
         arrays = read_npz(path)
         try:
@@ -77,12 +77,8 @@ def _codes(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Bin
 def _labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Labels:
     if "labels" in arrays:
         return as_labels(arrays["labels"])
-    if {"label_columns", "label_starts", "n_labels"} <= arrays.keys():
-        return _sparse_labels(arrays, path)
-    raise ArtefactError(f"{path} holds no labels: add an array labels (a vector, or a 0/1 matrix).")
-
-
-def _sparse_labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Labels:
+    if not {"label_columns", "label_starts", "n_labels"} <= arrays.keys():
+        raise ArtefactError(f"{path} holds no labels: add an array labels (a vector, or a 0/1 matrix).")
     columns, starts, n_labels = (arrays[name] for name in ("label_columns", "label_starts", "n_labels"))
     try:
         if any(array.dtype.kind not in "iu" for array in (columns, starts, n_labels)):
@@ -96,7 +92,7 @@ def _sparse_labels(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]
 
 
 def label_arrays(labels: Labels) -> dict[str, NDArray[Any]]:
-    """Return the arrays that an ``.npz`` file of these labels holds."""
+    """Return the arrays of labels for an ``.npz`` file."""
     if isinstance(labels, MultiLabels):
         matrix = labels.matrix
         return {

@@ -1,8 +1,8 @@
-"""Metrics of Hamming rankings as pure functions of counts by distance.
+"""Metrics of Hamming rankings, as functions of counts by distance.
 
 A ranking by Hamming distance is a sequence of tie blocks: all items at one distance. Before a block come
 ``seen`` items, ``hits`` of them relevant; it has ``n`` items, ``r`` of them relevant. Every function here is
-exact: expectations over a random order within each block in closed form, and the worst and best order.
+exact: the expectation over random orders within each block, in closed form, and the worst and best order.
 :func:`rank_stably` keeps the order of the database within ties instead, as the authors' evaluation does.
 
 A metric is one entry of :data:`METRICS`.
@@ -46,7 +46,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
-else:  # results keep such arrays in JSON
+else:  # results store such arrays as JSON
     Floats = Annotated[
         np.ndarray, PlainValidator(lambda values: np.asarray(values, np.float64)), PlainSerializer(np.ndarray.tolist)
     ]
@@ -82,7 +82,7 @@ class Curve:
     precision, recall : ndarray of float
         One value per radius or rank.
     rank : list of int, optional
-        The ranks, where only some were kept.
+        The ranks, if only some are stored.
     """
 
     precision: Floats
@@ -93,7 +93,7 @@ class Curve:
 def harmonic_numbers(n: int) -> Harmonic:
     """Return H(0), H(1), ..., H(n), where H(k) = 1 + 1/2 + ... + 1/k.
 
-    In extended precision: differences of neighbours are multiplied by ranks, which costs as many digits as a rank has.
+    In extended precision, because differences of neighbours are multiplied by ranks and lose as many digits.
     """
     numbers = np.zeros(n + 1, np.longdouble)
     np.cumsum(1 / np.arange(1, n + 1, dtype=np.longdouble), out=numbers[1:])
@@ -103,7 +103,7 @@ def harmonic_numbers(n: int) -> Harmonic:
 def average_precision(
     counts: Counts, harmonic: Harmonic, top_k: int | None = None, convention: APConvention = "retrieved"
 ) -> AveragePrecision:
-    """Return the average precision of each query: expected, worst and best over the order of ties.
+    """Return the expected, worst and best average precision of each query.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def average_precision(
         Score only the first `top_k` items.
     convention : {"retrieved", "min_k"}
         Divide by the relevant items among the first `top_k`, or by ``min(top_k, relevant items)``.
-        The same thing without `top_k`.
+        Both are equal without `top_k`.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def average_precision(
 
 @dataclass(frozen=True)
 class _Cut:
-    """The tie block that rank `k` cuts in two: how many relevant items fall before the cut is a matter of chance."""
+    """The tie block that contains rank `k`; its relevant items before `k` are random."""
 
     n: np.int64
     r: np.int64
@@ -154,7 +154,7 @@ class _Cut:
     k: int
 
     def scores(self, harmonic: Harmonic, done: list[float], divisor: int | None) -> tuple[float, float, float]:
-        """Return the query's expected, lowest and highest AP, given its sums over the blocks before this one."""
+        """Return expected, lowest and highest AP, given the sums over the blocks before."""
         slots = int(self.k - self.seen)
         found = np.arange(max(0, slots - int(self.n - self.r)), min(slots, int(self.r)) + 1)
         by = np.maximum(self.hits + found, 1) if divisor is None else max(divisor, 1)
@@ -168,8 +168,8 @@ class _Cut:
 def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Harmonic) -> Floats:
     """Return the expected sum of the precisions at a block's relevant items.
 
-    Position j of the block holds a relevant item with chance r/n, and then (j - 1)(r - 1)/(n - 1) of those before
-    it are relevant: sum over j of r/n (hits + 1 + (j - 1)(r - 1)/(n - 1)) / (seen + j).
+    Position j of the block is relevant with probability r/n, and then (j - 1)(r - 1)/(n - 1) of those before it are
+    relevant: sum over j of r/n (hits + 1 + (j - 1)(r - 1)/(n - 1)) / (seen + j).
     """
     span = harmonic[seen + n] - harmonic[seen]
     others = (r - 1) / np.maximum(n - 1, 1) * (n - (seen + 1) * span)
@@ -177,12 +177,12 @@ def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Harmon
 
 
 def _run_sum(hits: Count, start: Count, r: Count, harmonic: Harmonic) -> Floats:
-    """Return the sum of the precisions at r relevant items in a row that follow the first `start` items."""
+    """Return the sum of the precisions at r consecutive relevant items after `start` items."""
     return np.asarray(r + (hits - start) * (harmonic[start + r] - harmonic[start]), np.float64)
 
 
 def _hypergeometric(found: Ints, n: np.int64, r: np.int64, slots: int) -> Floats:
-    """Return the chance of each number of relevant items among `slots` of n items, r of them relevant."""
+    """Return the probability of each number of relevant items among `slots` of n items."""
     log_ways = (
         -gammaln(found + 1) - gammaln(r - found + 1) - gammaln(slots - found + 1) - gammaln(n - r - slots + found + 1)
     )
@@ -192,7 +192,7 @@ def _hypergeometric(found: Ints, n: np.int64, r: np.int64, slots: int) -> Floats
 
 
 def by_radius(counts: Counts) -> Curve:
-    """Return the *sum* over queries of precision and recall within each radius.
+    """Return the sum over queries of precision and recall within each radius.
 
     A query that finds nothing within a radius has precision 0 there; one without relevant items has recall 0.
     """
@@ -203,15 +203,15 @@ def by_radius(counts: Counts) -> Curve:
 
 
 def expected_gains(counts: Counts, n_database: int) -> Floats:
-    """Return the expected relevance at each rank, summed over queries: as it is, and as a share of the relevant items.
+    """Return the expected relevance at each rank, summed over queries.
 
-    Within a tie block the expectation is constant, so a query is a step function; the steps of all queries are
-    added up first and summed over ranks once.
+    Within a tie block the expectation is constant, so each query is a step function; the steps of all queries are
+    summed first and accumulated over ranks once.
 
     Returns
     -------
     ndarray of float, shape (2, n_database)
-        For precision, and for recall.
+        Relevance, for precision, and relevance divided by the relevant items of the query, for recall.
     """
     n, r = counts.total, counts.relevant
     starts = (np.cumsum(n, axis=1) - n).ravel()
@@ -224,14 +224,14 @@ def expected_gains(counts: Counts, n_database: int) -> Floats:
 
 
 def success(counts: Counts, radii: tuple[int, ...]) -> Ints:
-    """Return how many queries find at least one relevant item within each radius."""
+    """Return the number of queries with a relevant item within each radius."""
     hits = np.cumsum(counts.relevant, axis=1)
     last = hits.shape[1] - 1
     return np.array([np.count_nonzero(hits[:, min(radius, last)]) for radius in radii], np.int64)
 
 
 def curve_by_rank(gains: Floats) -> Curve:
-    """Return precision and recall at each rank from :func:`expected_gains` of all queries, divided by their number."""
+    """Return precision and recall at each rank from the mean of :func:`expected_gains`."""
     found = np.cumsum(gains, axis=1)
     return Curve(found[0] / np.arange(1, gains.shape[1] + 1), found[1])
 
@@ -245,7 +245,7 @@ class StableRanking:
     average_precision : ndarray of float
         Average precision of each query.
     gains : ndarray of float, shape (2, n_database)
-        Relevance at each rank, summed over queries: as it is, and as a share of each query's relevant items.
+        Relevance at each rank, and relevance divided by the relevant items of the query, summed over queries.
     """
 
     average_precision: Floats
@@ -276,7 +276,7 @@ def rank_stably(
 
 
 def average_precision_of(places: NDArray[np.intp], top_k: int | None, convention: APConvention) -> float:
-    """Return AP from the sorted places (from 0) of the relevant items."""
+    """Return AP from the sorted positions (from 0) of the relevant items."""
     found = places if top_k is None else places[places < top_k]
     divisor = len(found) if convention == "retrieved" or top_k is None else min(top_k, len(places))
     precisions = np.arange(1, len(found) + 1) / (found + 1)
@@ -294,7 +294,7 @@ def precision_at(counts: Counts, k: int) -> Floats:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rankings of some queries, as metrics see them.
+    """Rankings of queries, the input of metrics.
 
     Parameters
     ----------
@@ -310,14 +310,14 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of each query; a result has its mean over queries.
+    """A score of each query; results contain its mean over queries.
 
     Parameters
     ----------
     title : str
         Heading of its column in tables.
     values : callable
-        Takes a :class:`Ranking` and returns one value per query.
+        Function of a :class:`Ranking` that returns one value per query.
     """
 
     title: str
@@ -331,4 +331,4 @@ METRICS: Mapping[str, Metric] = {
     "precision_at_100": Metric("P@100", lambda ranking: precision_at(ranking.counts, 100)),
     "success_within_2": Metric("success r=2", lambda ranking: ranking.counts.relevant[:, :3].any(axis=1)),
 }
-"""Metrics that every result has, by name; results, tables and the report take them from here."""
+"""Metrics of every result by name, for results, tables and the report."""

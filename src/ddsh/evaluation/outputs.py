@@ -1,4 +1,4 @@
-"""Real outputs: their histogram, and rankings by them instead of codes."""
+"""Histogram of real outputs, and scores of rankings by real outputs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _Similarity = Callable[[Outputs], NDArray[np.floating]]
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values fall between neighbouring edges.
+    """Histogram of values.
 
     Parameters
     ----------
     edges : list of float
-        Ascending; one more than `counts`.
+        Edges of the bins, ascending; one more than `counts`.
     counts : list of int
-        Values from one edge to the next.
+        Number of values in each bin.
     """
 
     edges: list[float]
@@ -36,14 +36,14 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Reranked:
-    """Mean average precision where the whole database is ranked by more than its codes tell.
+    """Mean average precision of rankings by real outputs.
 
     Parameters
     ----------
     map_by_codes : float
-        Real outputs of the queries against codes of the database: nothing more is kept.
+        Real outputs of the queries against codes of the database.
     map_by_outputs : float
-        Against real outputs of the database, kept as float16.
+        Real outputs of the queries against real outputs of the database, stored as float16.
     """
 
     map_by_codes: float
@@ -53,7 +53,9 @@ class Reranked:
 def score_reranked(
     query: Outputs, database: Outputs, query_labels: Labels, database_labels: Labels, top_k: int | None
 ) -> Reranked:
-    """Rank the whole database by real outputs and score it; ties, which are rare, in the database's order.
+    """Rank the database by real outputs and score the ranking.
+
+    Ties, which are rare, keep the order of the database.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ def score_reranked(
     query_labels, database_labels : Labels
         Their labels.
     top_k : int, optional
-        Average precision looks only at the first `top_k` items.
+        Score only the first `top_k` items.
     """
     codes, kept = BinaryCodes.from_outputs(database), to_half(database).astype(np.float32)
     ways: tuple[_Similarity, ...] = (
@@ -80,6 +82,6 @@ def score_reranked(
 
 
 def histogram_of_outputs(outputs: NDArray[np.floating[Any]]) -> Histogram:
-    """Return the histogram of outputs after tanh, from -1 to 1: values near the ends are stable bits."""
+    """Return the histogram of outputs after tanh, from -1 to 1."""
     counts, edges = np.histogram(np.tanh(outputs.astype(np.float64)), bins=N_BINS, range=(-1.0, 1.0))
     return Histogram(edges.tolist(), counts.tolist())

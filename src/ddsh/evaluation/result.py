@@ -1,4 +1,4 @@
-"""Results: one run of one method, written and read by itself."""
+"""Results of runs: JSON files, and summaries over seeds."""
 
 import json
 import math
@@ -29,13 +29,13 @@ class BackboneInfo(BaseModel):
     Attributes
     ----------
     name : str
-        Its name.
+        Name of the backbone.
     image_size : int or None
-        Side of the images that it saw.
+        Side of its input images.
     n_frozen : int
-        Stages that kept their weights.
+        Number of frozen stages.
     weights : str or None
-        SHA-256 of its pretrained weights, where it is known.
+        SHA-256 of its pretrained weights, if known.
     """
 
     name: str
@@ -50,11 +50,11 @@ class EpochRecord(BaseModel):
     Attributes
     ----------
     epoch : int
-        The first is 1.
+        Number of the epoch, from 1.
     loss : float or None
-        Mean over its mini-batches.
+        Mean loss of its mini-batches.
     objective : float or None
-        The method's own objective, where it has one.
+        The method's objective, if it has one.
     """
 
     epoch: int
@@ -63,18 +63,18 @@ class EpochRecord(BaseModel):
 
 
 class Machine(BaseModel):
-    """The machine that a result was made on.
+    """The machine of a run.
 
     Attributes
     ----------
     system, cpu : str
         Operating system and processor.
     cores : int
-        Processor cores that may be used.
+        Available processor cores.
     memory : int
-        Bytes.
+        Memory in bytes.
     device : str
-        Where networks ran, such as ``cpu``.
+        Device of networks, such as ``cpu``.
     """
 
     system: str
@@ -90,41 +90,41 @@ class Result(Manifest):
     Attributes
     ----------
     experiment, label : str
-        The experiment it belongs to, and the name of its row in tables.
+        The experiment, and the name of the row in tables.
     method : str
-        The method's name.
+        Name of the method.
     n_bits : int
         Code length.
     dataset, protocol : str
-        What it was run on, and how it was split.
+        The dataset, and the protocol that split it.
     seed : int
-        Of the split.
+        Random seed of the split.
     split : str
-        The split's fingerprint.
+        Fingerprint of the split.
     backbone : BackboneInfo or None
-        The network behind features or codes; None for methods on pixels.
+        The backbone; None for methods on pixels.
     params : dict
-        Every parameter of the method, presets and defaults resolved.
+        Every parameter of the method, with presets and defaults resolved.
     scores : Scores
         Scores of the query set.
     bits : BitHealth or None
-        How well the codes of the database use their bits.
+        Statistics of the bits of the database codes.
     outputs : Histogram or None
         Outputs of the network for the queries, after tanh; None for methods on features.
     reranked : Reranked or None
-        Scores by real outputs, where they were asked for.
+        Scores of rankings by real outputs, if requested.
     history : list of EpochRecord
         Loss of every epoch; empty for methods that train no network.
     seconds : float or None
         Wall time of fitting, encoding and scoring.
     peak_memory : int or None
-        Highest resident memory of the process so far, in bytes; None where the system does not say.
+        Peak resident memory of the process in bytes, if known.
     versions : dict of str to str
-        Python and the packages that matter.
+        Versions of Python and of relevant packages.
     commit : str or None
-        Of the code, where it is known.
+        Git commit of the code, if known.
     machine : Machine or None
-        What it was made on, where it is known.
+        The machine, if known.
     """
 
     format_version = 2
@@ -152,19 +152,19 @@ class Result(Manifest):
     _path: Path | None = PrivateAttr(None)
 
     def model_post_init(self, context: Any, /) -> None:  # noqa: ANN401 -- pydantic's own signature
-        """Refuse scores that are no numbers."""
+        """Refuse scores that are not finite."""
         for name in ("map", "map_low", "map_high"):
             if not math.isfinite(getattr(self.scores, name)):
                 raise ValueError(f"scores.{name} is not a finite number")
 
     @property
     def path(self) -> Path | None:
-        """The file it was read from or written to."""
+        """The file of the result, after reading or writing."""
         return self._path
 
     @property
     def network(self) -> str:
-        """Name of the backbone; ``pixels`` where there is none."""
+        """Name of the backbone, or ``pixels`` without one."""
         return "pixels" if self.backbone is None else self.backbone.name
 
     @property
@@ -174,14 +174,14 @@ class Result(Manifest):
 
     @property
     def examples(self) -> Examples | None:
-        """Example queries with the images they retrieve, if they were kept beside the result."""
+        """Example queries with the images they retrieve, if stored with the result."""
         if self._examples is None and self._path is not None:
             beside = self._path.parent / _EXAMPLES / self._path.name
             self._examples = Examples.read(beside) if beside.is_file() else None
         return self._examples
 
     def metric(self, name: str) -> float | None:
-        """Return a metric of :data:`~ddsh.evaluation.METRICS`, or None where the result does not have it."""
+        """Return a metric of :data:`~ddsh.evaluation.METRICS`, or None if missing."""
         scores = self.scores
         older = {
             "map": scores.map,
@@ -199,13 +199,13 @@ class Result(Manifest):
         return copied
 
     def to_json(self) -> str:
-        """Return the content of the file: one line a field, so that changes can be compared."""
+        """Return the content of the file, one line per field for readable diffs."""
         content = {"version": self.format_version, **self.model_dump(mode="json", exclude_none=True)}
         lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
         return f"{{\n{lines}\n}}\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the result, and its examples into a folder beside it; each file atomically."""
+        """Write the result, and its examples to a subfolder, each file atomically."""
         target = Path(path)
         if self._examples is not None:
             self._examples.write(target.parent / _EXAMPLES / target.name)
@@ -214,7 +214,7 @@ class Result(Manifest):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, missing: str | None = None, advice: str | None = None) -> Self:
-        """Read a result; anything else is refused with a reason."""
+        """Read a result, or raise :class:`~ddsh.errors.ArtefactError`."""
         if Path(path).exists() and not Path(path).is_file():  # a pipe would block
             raise ArtefactError(f"{path} is not a file.")
         again = "remove it and run the experiment again"
@@ -224,50 +224,51 @@ class Result(Manifest):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Read results of version 1: no version, the network among the parameters, epochs called passes."""
-        return _upgrade(content) if version is None else None
+        """Convert results without a version.
 
-
-def _upgrade(content: dict[str, Any]) -> dict[str, Any]:
-    # What a preset decided was not recorded: None says nothing.
-    params = {name: value for name, value in content["params"].items() if value is not None}
-    extension = params.get("extension")
-    owner = dict(extension) if isinstance(extension, dict) and "network" in extension else params
-    backbone = None
-    if content.get("network") != "pixels":
-        size = content.get("image_size") or owner.get("image_size")
-        backbone = {"name": content["network"], "image_size": size, "weights": content.get("weights")}
-        backbone["n_frozen"] = owner.get("n_frozen") or 0
-    for name in ("network", "image_size", "weights", "n_frozen", "device", "memory"):
-        owner.pop(name, None)
-    if isinstance(owner.get("training"), dict):
-        names = {"passes": "epochs", "final_rate": "final_lr"}
-        owner["training"] = {names.get(name, name): value for name, value in owner["training"].items()}
-    if owner is not params:
-        params["extension"] = owner
-    history = [
-        {"epoch" if name == "pass" else name: value for name, value in one.items()}
-        for one in content.get("history") or []
-    ]
-    dropped = ("network", "image_size", "weights", "examples", "params", "history")
-    kept = {name: value for name, value in content.items() if name not in dropped and value is not None}
-    return kept | {"backbone": backbone, "params": params, "history": history}
+        They have the network among the parameters, and epochs are called passes.
+        """
+        if version is not None:
+            return None
+        # None is a value of the preset, which was not recorded.
+        params = {name: value for name, value in content["params"].items() if value is not None}
+        extension = params.get("extension")
+        owner = dict(extension) if isinstance(extension, dict) and "network" in extension else params
+        backbone = None
+        if content.get("network") != "pixels":
+            size = content.get("image_size") or owner.get("image_size")
+            backbone = {"name": content["network"], "image_size": size, "weights": content.get("weights")}
+            backbone["n_frozen"] = owner.get("n_frozen") or 0
+        for name in ("network", "image_size", "weights", "n_frozen", "device", "memory"):
+            owner.pop(name, None)
+        if isinstance(owner.get("training"), dict):
+            names = {"passes": "epochs", "final_rate": "final_lr"}
+            owner["training"] = {names.get(name, name): value for name, value in owner["training"].items()}
+        if owner is not params:
+            params["extension"] = owner
+        history = [
+            {"epoch" if name == "pass" else name: value for name, value in one.items()}
+            for one in content.get("history") or []
+        ]
+        dropped = ("network", "image_size", "weights", "examples", "params", "history")
+        kept = {name: value for name, value in content.items() if name not in dropped and value is not None}
+        return kept | {"backbone": backbone, "params": params, "history": history}
 
 
 def read_results(folder: str | os.PathLike[str]) -> tuple[list[Result], list[str]]:
-    """Read the results in a folder and in the folders right inside it.
+    """Read the results in a folder and in its direct subfolders.
 
     Parameters
     ----------
     folder : path
-        A folder of results, or one with a folder for each experiment; it may be missing.
+        A folder of results, or of one folder per experiment; it may be missing.
 
     Returns
     -------
     list of Result
-        The results, by path.
+        The results, sorted by path.
     list of str
-        Problems, one line each: files that are no results and copies of a run (both are left out), and runs that
+        Problems, one line each: files that are not results and copies of a run (both are left out), and runs that
         cannot be compared because their splits differ.
     """
     root = Path(folder)
@@ -300,7 +301,7 @@ def read_results(folder: str | os.PathLike[str]) -> tuple[list[Result], list[str
 
 
 def _group(result: Result) -> tuple[Any, ...]:
-    """Return what runs share that differ in the seed alone."""
+    """Return the key of runs that differ only in the seed."""
     return result.experiment, result.dataset, result.protocol, result.label, result.n_bits
 
 
@@ -311,9 +312,9 @@ class Spread:
     Parameters
     ----------
     mean : float
-        The mean.
+        Mean.
     deviation : float or None
-        The standard deviation of the sample; None for one seed.
+        Sample standard deviation; None for one seed.
     """
 
     mean: float
@@ -321,7 +322,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> "Spread":
-        """Return mean and standard deviation of some values."""
+        """Return mean and standard deviation of values."""
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
     def text(self, digits: int) -> str:
@@ -332,21 +333,21 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """Runs of an experiment that differ in the seed alone.
+    """Summary of the runs that differ only in the seed.
 
     Parameters
     ----------
     experiment, dataset, protocol, label, method, network : str
-        What they share.
+        Common facts of the runs.
     n_bits : int
         Code length.
     seeds : tuple of int
-        Their seeds.
+        Seeds of the runs.
     map : Spread
         Mean average precision.
     precision_100, success_2, seconds : Spread or None
-        Precision among the first 100, share of queries with a hit within radius 2, and wall time; None where a run does
-        not have it.
+        Precision among the first 100, fraction of queries with a hit within radius 2, and wall time; None if a run
+        lacks it.
     """
 
     experiment: str

@@ -1,4 +1,4 @@
-"""Scores of the codes of a query set against those of a database."""
+"""Scores of query codes against database codes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ _CURVE_POINTS = 200
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """Mean precision and recall over queries, in both ways the field draws the curve.
+    """Both precision-recall curves of the field, averaged over queries.
 
     Parameters
     ----------
@@ -45,27 +45,27 @@ class Scores:
     Parameters
     ----------
     map : float
-        Mean average precision, with ties as `ties` says.
+        Mean average precision, with ties ordered by `ties`.
     map_low, map_high : float
-        The same with the worst and the best order of ties.
+        Mean average precision with the worst and the best order of ties.
     precision_at, recall_at : dict of int to float
-        Mean precision and recall among the first k items, for each k asked for.
+        Mean precision and recall among the first k items.
     success_rate : dict of int to float
-        Share of queries with at least one relevant item within each radius.
+        Fraction of queries with at least one relevant item within each radius.
     precision_recall : PrecisionRecall
         The two precision-recall curves.
     average_precision : ndarray of float
         Average precision of each query.
     n_query, n_database, n_bits : int
-        The sizes.
+        Number of queries and database items, and code length.
     n_without_relevant : int
         Queries without any relevant item; they count as 0.
     top_k : int or None
-        How many of the first items `map` looks at; None for all.
+        Number of ranks scored by `map`; None for all.
     ties : {"expected", "stable"}
-        How ties were ordered.
+        Order of ties.
     ap_convention : {"retrieved", "min_k"}
-        What AP was divided by.
+        Divisor of AP.
     metrics : dict of str to float
         Every metric of :data:`~ddsh.evaluation.METRICS`; empty with stable ties.
     """
@@ -88,7 +88,7 @@ class Scores:
     metrics: dict[str, float] = field(default_factory=dict)
 
     def thinned(self) -> "Scores":
-        """Return the scores as a result keeps them: the curve by rank at a few hundred ranks, AP in six digits."""
+        """Return a smaller copy for results: fewer points of the curve by rank, AP rounded."""
         curves = self.precision_recall
         if curves is None or self.average_precision is None:
             return self
@@ -114,36 +114,36 @@ def score(
     radii: Sequence[int] = RADII,
     leave_one_out: bool = False,
 ) -> Scores:
-    """Score a Hamming ranking and hash lookup, exactly.
+    """Return exact scores of Hamming ranking and hash lookup.
 
-    An item is relevant to a query if they share at least one label. A query without relevant items counts as 0,
-    a query that finds nothing within a radius has precision 0 there.
+    An item is relevant to a query if they share at least one label. A query without relevant items counts as 0, and a
+    query that finds nothing within a radius has precision 0 there.
 
     Parameters
     ----------
     query_codes, database_codes : BinaryCodes
         Codes of the same length.
     query_labels, database_labels : Labels, vector, or 0/1 matrix
-        One or many labels per item; see :func:`ddsh.labels.as_labels`.
+        One or more labels per item; see :func:`ddsh.labels.as_labels`.
     top_k : int, optional
-        Average precision looks only at the first `top_k` items (5000 for NUS-WIDE in the paper).
+        Average precision of the first `top_k` items only (5000 for NUS-WIDE in the paper).
     ties : {"expected", "stable"}
-        Items at the same distance: ``expected`` is the exact mean over all their orders, ``stable`` keeps the
-        order of the database (the authors' evaluation; on a database sorted by class it is biased).
+        Order of items at the same distance: ``expected`` is the exact mean over all orders, ``stable`` the order of
+        the database (the authors' evaluation, which is biased if the database is sorted by class).
     ap_convention : {"retrieved", "min_k"}
-        With `top_k`, divide AP by the relevant items among the first `top_k` (the field's habit), or by
+        With `top_k`, divide AP by the relevant items among the first `top_k` (the usual convention), or by
         ``min(top_k, relevant items)``.
     precision_at : sequence of int
-        Ranks k for precision and recall; a k beyond the database means all of it.
+        Ranks k for precision and recall; a larger k than the database means all of it.
     radii : sequence of int
         Hamming radii for the success rate.
     leave_one_out : bool
-        Queries and database are the same items: leave each query out of its own ranking.
+        Query and database are the same items; each query is left out of its own ranking.
 
     Returns
     -------
     Scores
-        All scores at once.
+        All scores.
 
     References
     ----------
@@ -161,7 +161,16 @@ def score(
     query_codes.check_same_length(database_codes)
     if leave_one_out and (ties == "stable" or len(query_codes) != len(database_codes) or len(query_codes) < 2):
         raise InvalidInput("leave_one_out takes the same two or more items as query and database, ties expected.")
-    _check_options(top_k, ties, ap_convention, precision_at, radii)
+    if ties not in ("expected", "stable"):
+        raise UnknownName("order of ties", ties, ("expected", "stable"))
+    if ap_convention not in ("retrieved", "min_k"):
+        raise UnknownName("AP convention", ap_convention, ("retrieved", "min_k"))
+    if top_k is not None and not _whole((top_k,), 1):
+        raise InvalidInput(f"top_k must be a whole number, at least 1; got {top_k}.")
+    if not _whole(precision_at, 1):
+        raise InvalidInput(f"Every k of precision_at must be a whole number, at least 1; got {tuple(precision_at)}.")
+    if not _whole(radii, 0):
+        raise InvalidInput(f"A Hamming radius is a whole number, 0 or more; got {tuple(radii)}.")
     tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii), leave_one_out)
     step = max(1, _BLOCK_COUNTS // (query_codes.n_bits + 1))
     for start in range(0, len(query_codes), step):
@@ -171,7 +180,7 @@ def score(
 
 
 class _Tally:
-    """Adds up the scores of blocks of queries against one database."""
+    """Sums of the scores of blocks of queries against one database."""
 
     def __init__(
         self,
@@ -217,7 +226,7 @@ class _Tally:
         self.without_relevant += int((counts.relevant.sum(axis=1) == 0).sum())
 
     def scores(self, ties: Ties, precision_at: Sequence[int]) -> Scores:
-        """Return the means over all queries added."""
+        """Return the means over all added queries."""
         expected, low, high = (
             np.concatenate([getattr(block, name) for block in self.precisions]) for name in ("expected", "low", "high")
         )
@@ -242,21 +251,6 @@ class _Tally:
             ap_convention=self.convention,
             metrics={} if ties == "stable" else {name: total / n_query for name, total in self.metrics.items()},
         )
-
-
-def _check_options(
-    top_k: int | None, ties: str, convention: str, precision_at: Sequence[int], radii: Sequence[int]
-) -> None:
-    if ties not in ("expected", "stable"):
-        raise UnknownName("order of ties", ties, ("expected", "stable"))
-    if convention not in ("retrieved", "min_k"):
-        raise UnknownName("AP convention", convention, ("retrieved", "min_k"))
-    if top_k is not None and not _whole((top_k,), 1):
-        raise InvalidInput(f"top_k must be a whole number, at least 1; got {top_k}.")
-    if not _whole(precision_at, 1):
-        raise InvalidInput(f"Every k of precision_at must be a whole number, at least 1; got {tuple(precision_at)}.")
-    if not _whole(radii, 0):
-        raise InvalidInput(f"A Hamming radius is a whole number, 0 or more; got {tuple(radii)}.")
 
 
 def _whole(values: Sequence[int], least: int) -> bool:

@@ -1,4 +1,4 @@
-"""Experiments: a TOML file becomes a grid of runs, each run one JSON file."""
+"""Experiments: grids of runs from TOML files, one result per run."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Function calls in separate processes, some at a time."""
+"""Function calls in separate processes, a few at a time."""
 
 import multiprocessing
 import os
@@ -23,31 +23,28 @@ _THREADS = "OMP_NUM_THREADS"
 
 @dataclass(frozen=True)
 class _Call:
-    """A call that is under way."""
+    """A running call."""
 
     place: int
     process: SpawnProcess
     receiver: Connection
 
     def outcome(self) -> str | None:
-        """Wait for the end; return what went wrong, or None."""
+        """Wait for the call; return its error message, or None."""
         self.process.join()
         try:
             message: str | None = self.receiver.recv()
-        except EOFError:
-            return self._why_silent()
+        except EOFError:  # the process ended without a message
+            code = self.process.exitcode or 0
+            if code < 0:
+                return f"its process was killed by signal {-code}; perhaps memory ran out, try fewer jobs."
+            return f"its process ended with code {code}."
         finally:
             self.receiver.close()
         return message
 
-    def _why_silent(self) -> str:
-        code = self.process.exitcode or 0
-        if code < 0:
-            return f"its process was killed by signal {-code}; perhaps memory ran out, try fewer jobs."
-        return f"its process ended with code {code}."
-
     def stop(self) -> None:
-        """End the call, gently at first."""
+        """Terminate the process, and kill it if it does not end."""
         self.process.terminate()
         self.process.join(_SECONDS_TO_STOP)
         if self.process.is_alive():
@@ -59,34 +56,41 @@ class _Call:
 def call_in_processes(
     function: Callable[..., None], calls: Sequence[tuple[Any, ...]], n_jobs: int, n_threads: int
 ) -> Generator[tuple[int, str | None]]:
-    """Call a function in new processes, `n_jobs` at a time; when the generator is closed, those under way are ended.
+    """Call a function in new processes, `n_jobs` at a time.
+
+    Closing the generator terminates the running calls.
 
     Parameters
     ----------
     function : callable
-        It and all arguments must be picklable.
+        The function; it and all arguments must be picklable.
     calls : sequence of tuple
         The arguments of each call.
     n_jobs : int
-        How many processes at a time.
+        Number of processes at a time.
     n_threads : int
-        Threads that each process may use, unless the environment says otherwise.
+        Threads of each process, unless ``OMP_NUM_THREADS`` is set.
 
     Yields
     ------
     place : int
-        Of a call that ended.
+        Position of a finished call.
     message : str or None
-        What went wrong.
+        Its error message, if it failed.
     """
+    context = multiprocessing.get_context("spawn")
     waiting = deque(enumerate(calls))
     running: dict[int, _Call] = {}
     try:
         while waiting or running:
             with _threads_of_children(n_threads):
                 while waiting and len(running) < n_jobs:
-                    call = _begin(function, *waiting.popleft())
-                    running[call.process.sentinel] = call
+                    place, arguments = waiting.popleft()
+                    receiver, sender = context.Pipe(duplex=False)
+                    process = context.Process(target=_answer, args=(sender, function, arguments))
+                    process.start()
+                    sender.close()  # the receiver then gets an EOF when the process ends
+                    running[process.sentinel] = _Call(place, process, receiver)
             ended = wait(list(running))
             for sentinel in [sentinel for sentinel in running if sentinel in ended]:
                 call = running.pop(sentinel)
@@ -96,20 +100,19 @@ def call_in_processes(
             call.stop()
 
 
-def _begin(function: Callable[..., None], place: int, arguments: tuple[Any, ...]) -> _Call:
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, function, arguments))
-    process.start()
-    sender.close()  # so that the receiver sees the end when the process ends
-    return _Call(place, process, receiver)
-
-
 def _answer(sender: Connection, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Do a call inside its process, and tell how it went."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one decides
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # half-written files are removed on the way out
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Run a call in its process, and send its error message or None."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that temporary files are removed
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "called only in child processes"
+
+    def end_with_parent() -> None:
+        """End this process when its parent ends, since nobody waits for the result."""
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         function(*arguments)
     except DdshError as error:
@@ -118,17 +121,9 @@ def _answer(sender: Connection, function: Callable[..., None], arguments: tuple[
         sender.send(None)
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, however that ended: nobody waits for the result."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "this runs in processes that were started here"
-    wait([parent.sentinel])
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 @contextmanager
 def _threads_of_children(n_threads: int) -> Iterator[None]:
-    """Tell processes that are started meanwhile how many threads to use; libraries only look when they are loaded."""
+    """Set the number of threads of processes started in the block, through the environment."""
     if _THREADS in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""Provenance of results: the commit of the code, and the machine."""
+"""Provenance of results: commit of the code, and machine."""
 
 import os
 import platform
@@ -16,12 +16,12 @@ _SECONDS = 20.0
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the git commit of the code in `folder`, ``-dirty`` appended if it was changed since.
+    """Return the git commit of a package, with ``-dirty`` appended if it has changes.
 
     Parameters
     ----------
     folder : path
-        A package; None is returned unless git keeps its ``__init__.py``.
+        Folder of the package; the result is None unless git tracks its ``__init__.py``.
     """
     if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
@@ -32,9 +32,9 @@ def commit_of(folder: Path) -> str | None:
 
 
 def this_machine(device: str) -> Machine:
-    """Describe this machine, with networks running on `device`."""
+    """Return the description of this machine, with `device` for networks."""
     system = f"{platform.system()}-{platform.release()}-{platform.machine()}"
-    try:  # Linux has the processor's name only in a file
+    try:  # Linux has the name of the processor only in a file
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
@@ -42,7 +42,7 @@ def this_machine(device: str) -> Machine:
     cpu = next(named, None) or platform.processor() or platform.machine()
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not known on every system
+    except (AttributeError, OSError, ValueError):  # unknown on some systems
         memory = 0
     return Machine(system=system, cpu=cpu, cores=joblib.cpu_count(), memory=memory, device=device)
 

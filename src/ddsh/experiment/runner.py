@@ -1,9 +1,9 @@
-"""Runs of an experiment: find the missing ones, make them, one file each."""
+"""Runner of experiments: find and execute the missing runs."""
 
 import math
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ddsh.model import Model
 
 __all__ = ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"]
 
-# They differ from run to run, or change nothing.
+# Parameters that differ between runs, or do not affect the result.
 _MAY_DIFFER = frozenset({"n_bits", "seed", "checkpoint_seconds"})
 
 
@@ -33,36 +33,36 @@ class ExperimentListener(Protocol):
     """Callbacks of :func:`run`."""
 
     def on_plan(self, plan: "Plan") -> None:
-        """Take the plan, before the first run."""
+        """Handle the plan, before the first run."""
         ...
 
     def on_begin(self, run: Run) -> None:
-        """Begin a run; not called with several jobs."""
+        """Handle the start of a run; not called with several jobs."""
         ...
 
     def on_step(self, step: TrainingStep) -> None:
-        """Take a step of a deep method; not called with several jobs."""
+        """Handle a step of a deep method; not called with several jobs."""
         ...
 
     def on_end(self, result: Result) -> None:
-        """Take a result that was written."""
+        """Handle a result after it was written."""
         ...
 
     def on_fail(self, run: Run, reason: str) -> None:
-        """Take the reason why a run failed; the others go on."""
+        """Handle the error message of a failed run; the others continue."""
         ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs to make for an experiment.
+    """Missing and finished runs of an experiment.
 
     Parameters
     ----------
     missing : tuple of Run
-        Runs to make.
+        Runs without a result.
     n_done : int
-        Runs whose results are there.
+        Number of runs with a result.
     """
 
     missing: tuple[Run, ...]
@@ -71,16 +71,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of an experiment.
+    """Outcome of an experiment.
 
     Parameters
     ----------
     written : tuple of Path
-        Results that were made.
+        New results.
     n_done : int
-        Results that were there already.
+        Number of results that existed before.
     failed : tuple of str
-        Runs that failed, and why.
+        Failed runs with their error messages.
     """
 
     written: tuple[Path, ...]
@@ -90,22 +90,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every run of an experiment needs; picklable, for runs in processes of their own.
+    """Shared state of the runs of an experiment; picklable, for child processes.
 
     Parameters
     ----------
     spec : Spec
         The experiment.
     open_dataset : callable
-        Reads its dataset.
+        Function that loads the dataset.
     results : path
-        The results folder; the experiment has a folder of its own in it.
+        Results folder, with one subfolder per experiment.
     cache_dir : path, optional
-        Folder where features and outputs of frozen stages are kept.
+        Cache folder of features and outputs of frozen stages.
     commit : str, optional
-        Of the code, to be kept with the results.
+        Git commit of the code, stored in the results.
     device : str, optional
-        Where networks run; as the experiment says by default.
+        Device of networks; the one of the experiment by default.
     """
 
     spec: Spec
@@ -116,13 +116,13 @@ class RunContext:
     device: str | None = None
 
     def path(self, one: Run) -> Path:
-        """Return where the result of a run goes."""
+        """Return the path of the result of a run."""
         return self.spec.folder(self.results) / one.file_name
 
     def make(
         self, one: Run, dataset: Dataset | None = None, on_step: Callable[[TrainingStep], None] | None = None
     ) -> None:
-        """Make one result and write it; a run that was stopped continues from its checkpoint."""
+        """Execute a run and write its result; an interrupted run continues from its checkpoint."""
         model = build_model(one, self.spec, self.cache_dir, self.device)
         checkpoints = self.path(one).with_suffix(".checkpoints")
         result = evaluate(
@@ -154,7 +154,9 @@ def run(
     commit: str | None = None,
     device: str | None = None,
 ) -> Outcome:
-    """Make every missing result; each is written atomically, so that an interrupted experiment can continue.
+    """Execute all missing runs of an experiment.
+
+    Each result is written atomically, so that an interrupted experiment can continue.
 
     Parameters
     ----------
@@ -163,20 +165,20 @@ def run(
     open_dataset, commit, device
         See :class:`RunContext`.
     results : path
-        The results folder.
+        Results folder.
     listener : ExperimentListener
         Callbacks.
     force : bool
-        Make results again that are there.
+        Replace existing results.
     n_jobs : int
-        Runs that are made at a time, each in a process of its own.
+        Number of parallel runs, each in its own process.
     cache_dir : path, optional
-        Folder where features and outputs of frozen stages are kept; by default runs share a temporary folder.
+        Cache folder of features and outputs of frozen stages; by default runs share a temporary folder.
 
     Returns
     -------
     Outcome
-        What was made, and what failed.
+        New results and failed runs.
     """
     dataset = open_dataset()
     todo = plan(spec, dataset, results, force=force)
@@ -185,8 +187,7 @@ def run(
     with TemporaryDirectory(prefix="ddsh-") if share else nullcontext(cache_dir) as cache:
         context = RunContext(spec, open_dataset, Path(results), None if cache is None else Path(cache), commit, device)
         written, failed = [], []
-        ended = _in_turn(context, todo, dataset, listener) if n_jobs == 1 else _in_parallel(context, todo, n_jobs)
-        with closing(ended):
+        with closing(_execute(context, todo, dataset, listener, n_jobs)) as ended:
             for one, reason in ended:
                 if reason is None:
                     written.append(context.path(one))
@@ -197,9 +198,16 @@ def run(
     return Outcome(tuple(written), todo.n_done, tuple(failed))
 
 
-def _in_turn(
-    context: RunContext, todo: Plan, dataset: Dataset, listener: ExperimentListener
+def _execute(
+    context: RunContext, todo: Plan, dataset: Dataset, listener: ExperimentListener, n_jobs: int
 ) -> Generator[tuple[Run, str | None]]:
+    """Yield each finished run with its error message or None."""
+    if n_jobs > 1:
+        calls = [(one,) for one in todo.missing]
+        with closing(call_in_processes(context.make, calls, n_jobs, max(1, joblib.cpu_count() // n_jobs))) as ended:
+            for place, reason in ended:
+                yield todo.missing[place], reason
+        return
     for one in todo.missing:
         listener.on_begin(one)
         try:
@@ -210,15 +218,10 @@ def _in_turn(
             yield one, None
 
 
-def _in_parallel(context: RunContext, todo: Plan, n_jobs: int) -> Generator[tuple[Run, str | None]]:
-    calls = [(one,) for one in todo.missing]
-    with closing(call_in_processes(context.make, calls, n_jobs, max(1, joblib.cpu_count() // n_jobs))) as ended:
-        for place, reason in ended:
-            yield todo.missing[place], reason
-
-
 def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force: bool = False) -> Plan:
-    """Find the missing runs, and refuse to put results side by side that cannot be compared.
+    """Find the missing runs of an experiment.
+
+    Raises :class:`~ddsh.errors.InvalidInput` if existing results have other parameters or another split.
 
     Parameters
     ----------
@@ -227,9 +230,9 @@ def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force
     dataset : Dataset
         Its dataset.
     results : path
-        The results folder.
+        Results folder.
     force : bool
-        Make results again that are there.
+        Replace existing results.
     """
     runs = list(spec.runs())
     folder = spec.folder(results)
@@ -238,14 +241,26 @@ def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force
     remade = {one.file_name for one in missing}
     staying = [result for name, result in done.items() if name not in remade]
     _check_params(spec, runs, staying, folder)
-    _check_splits(spec, dataset, staying, folder)
+    rule = spec.split_rule()
+    splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
+    for result in staying:
+        split = splits.get(result.seed)
+        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
+            continue
+        if split.fingerprint != result.split:
+            raise InvalidInput(
+                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
+                f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
+                " or another version of the protocol? Replace all of them with --force, or choose another folder with"
+                " --results."
+            )
     return Plan(missing, len(runs) - len(missing))
 
 
 def build_model(
     one: Run, spec: Spec, cache_dir: str | os.PathLike[str] | None = None, device: str | None = None
 ) -> Model:
-    """Return the unfitted model of a run with all of its parameters.
+    """Return the unfitted model of a run.
 
     Parameters
     ----------
@@ -254,9 +269,9 @@ def build_model(
     spec : Spec
         Its experiment.
     cache_dir : path, optional
-        Where the backbone may keep outputs of frozen stages.
+        Cache folder of outputs of frozen stages.
     device : str, optional
-        Where the backbone runs; as the experiment says by default.
+        Device of the backbone; the one of the experiment by default.
     """
     cls = get_method(one.method)
     known: set[str] = set(cls().get_params())
@@ -267,7 +282,7 @@ def build_model(
         own = _with_epochs(cls.card.inputs == "images", own, spec.quick.epochs)
     try:
         method = cls.from_description(own)
-    except (TypeError, AttributeError, ValueError) as error:  # a table where a number belongs, an unknown field
+    except (TypeError, AttributeError, ValueError) as error:  # such as a table instead of a number
         if isinstance(error, DdshError):
             raise InvalidInput(f"{one.label}: {error}") from error
         raise InvalidInput(f"{one.label}: the parameters do not fit {one.method} ({error}).") from error
@@ -283,7 +298,7 @@ def build_model(
 
 
 def _with_epochs(trains_network: bool, params: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Return parameters with the epochs of a quick look, for a network of the method or of its extension."""
+    """Return parameters with other epochs, for a deep method or the extension ``cnn``."""
     if trains_network:
         training = params.get("training") or {}
         return params | {"training": training | {"epochs": epochs} if isinstance(training, dict) else training}
@@ -295,7 +310,7 @@ def _with_epochs(trains_network: bool, params: dict[str, Any], epochs: int) -> d
 
 
 def _check_params(spec: Spec, runs: Sequence[Run], staying: Sequence[Result], folder: Path) -> None:
-    """Raise if a result that stays has the row of a run but other parameters."""
+    """Raise if an existing result of a row has other parameters than its runs."""
     wanted: dict[tuple[str, int], dict[str, Any]] = {}
     for one in runs:
         if (one.label, one.n_bits) not in wanted:
@@ -315,18 +330,18 @@ def _check_params(spec: Spec, runs: Sequence[Run], staying: Sequence[Result], fo
             name = result.path.name if result.path else result.label
             raise InvalidInput(
                 f"{folder} holds {result.label} with other parameters ({', '.join(differing)}: {name});"
-                " make all of it again with --force, or give another folder with --results."
+                " replace all of them with --force, or choose another folder with --results."
             )
 
 
 def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length: bool) -> list[str]:
-    """Return the names whose values differ; a value that one side does not know cannot differ."""
+    """Return the common names whose values differ."""
     names = (found.keys() & wanted.keys()) - _MAY_DIFFER
-    if not same_length:  # these follow the code length
+    if not same_length:  # their defaults depend on the code length
         names -= {"n_omega", "n_columns"}
 
     def differs(one: object, other: object) -> bool:
-        """Compare two values, tables entry by entry."""
+        """Compare two values, and mappings entry by entry."""
         if isinstance(one, dict) and isinstance(other, dict):
             return bool(_differing(one, other, same_length))
         if isinstance(one, float) and isinstance(other, float):  # a scaled rate may differ in its last digit
@@ -334,20 +349,3 @@ def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], same_length:
         return one != other
 
     return sorted(name for name in names if differs(found[name], wanted[name]))
-
-
-def _check_splits(spec: Spec, dataset: Dataset, staying: Iterable[Result], folder: Path) -> None:
-    """Raise if a result that stays was made on another split than the runs will be."""
-    rule = spec.split_rule()
-    splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
-    for result in staying:
-        split = splits.get(result.seed)
-        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
-            continue
-        if split.fingerprint != result.split:
-            raise InvalidInput(
-                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
-                f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
-                " or another version of the protocol? Make all of it again with --force, or give another folder with"
-                " --results."
-            )

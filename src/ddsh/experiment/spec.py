@@ -1,4 +1,4 @@
-"""Experiments in TOML files: dataset x protocol x methods x bits x seeds."""
+"""Specifications of experiments, read from TOML files."""
 
 import os
 import re
@@ -19,12 +19,12 @@ from ddsh.errors import InvalidInput, UnknownName
 __all__ = ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"]
 
 MAX_BYTES = 1_000_000
-"""Larger files are no experiments."""
+"""Maximum size of an experiment file."""
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
-def _distinct(values: Any) -> tuple[int, ...]:  # noqa: ANN401 -- whatever the file holds
+def _distinct(values: Any) -> tuple[int, ...]:  # noqa: ANN401 -- a value of a TOML file
     if not isinstance(values, list | tuple) or not values:
         raise ValueError("must be a list of whole numbers")
     if any(not isinstance(value, int) or isinstance(value, bool) for value in values):
@@ -32,10 +32,6 @@ def _distinct(values: Any) -> tuple[int, ...]:  # noqa: ANN401 -- whatever the f
     if len(set(values)) < len(values):
         raise ValueError("must not have a number twice")
     return tuple(values)
-
-
-def _backbone(value: Any) -> Any:  # noqa: ANN401
-    return {"name": value} if isinstance(value, str) else value
 
 
 _Bits = Annotated[tuple[Annotated[int, Field(ge=1, le=MAX_BITS)], ...], BeforeValidator(_distinct)]
@@ -49,7 +45,7 @@ class _Part(BaseModel):
 
 
 class BackboneSpec(_Part):
-    """Parameters of a backbone that an experiment or a method names; None leaves one as it is.
+    """Parameters of the backbone of an experiment or a method; None is the default.
 
     Attributes
     ----------
@@ -64,22 +60,24 @@ class BackboneSpec(_Part):
     device: _Name | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the parameters that are given."""
+        """Return the parameters that are not None."""
         return self.model_dump(exclude_none=True)
 
 
-_BackboneSpec = Annotated[BackboneSpec, BeforeValidator(_backbone)]
+_BackboneSpec = Annotated[
+    BackboneSpec, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
+]
 
 
 class QuickSpec(_Part):
-    """What a quick look at an experiment changes; None leaves a value as it is.
+    """Changes for a quick version of an experiment; None means no change.
 
     Attributes
     ----------
     bits, seeds : tuple of int, optional
         Code lengths and seeds.
     n_query, n_train, n_database : int, optional
-        How many images of each set are kept, drawn at random.
+        Number of images of each set, drawn at random.
     epochs : int, optional
         Epochs of methods that train a network.
     """
@@ -98,13 +96,13 @@ class MethodSpec(_Part):
     Attributes
     ----------
     label : str
-        Its name in tables.
+        Name of the row.
     method : str
-        The method.
+        Name of the method.
     params : dict
-        Its parameters besides code length, seed and backbone.
+        Parameters of the method, without code length, seed and backbone.
     backbone : BackboneSpec
-        What differs from the backbone of the experiment.
+        Changes to the backbone of the experiment.
     """
 
     label: str
@@ -120,13 +118,13 @@ class Run:
     Parameters
     ----------
     label, method : str
-        Its row in tables, and the method.
+        Name of the row, and of the method.
     params : dict
-        The method's parameters besides code length, seed and backbone.
+        Parameters of the method, without code length, seed and backbone.
     backbone : dict or None
-        Parameters of the backbone; None where the method's own is used.
+        Parameters of the backbone; None for the default of the method.
     n_bits, seed : int
-        Code length, and the seed of both the split and the method.
+        Code length, and the random seed of split and method.
     """
 
     label: str
@@ -138,12 +136,12 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """Name of the run in messages."""
         return f"{self.label}, {self.n_bits} bits, seed {self.seed}"
 
     @property
     def file_name(self) -> str:
-        """The name of its result."""
+        """File name of the result."""
         return f"{self.label}-{self.n_bits}bits-seed{self.seed}.json"
 
 
@@ -153,26 +151,26 @@ class Spec(_Part):
     Attributes
     ----------
     name : str
-        The file's name; results go into a folder of this name.
+        Name of the file without suffix; results are written to a folder of this name.
     dataset, protocol : str
-        What it is run on.
+        Dataset and protocol.
     bits, seeds : tuple of int
         Code lengths and seeds.
     methods : tuple of MethodSpec
-        The rows of its table.
+        Rows of the table.
     backbone : BackboneSpec, optional
-        Backbone of all methods that do not name one: those on images train it, those on features get its features.
-        Without it the latter get pixels.
+        Backbone of all methods without their own: deep methods train it, other methods use its features. Without it,
+        the latter use pixels.
     examples : tuple of int
-        Code lengths of which a few queries of the first seed are kept with the images they retrieve.
+        Code lengths whose first seed keeps example queries with the images they retrieve.
     reranked : tuple of int
-        Code lengths of which the ranking by real outputs is scored, too.
+        Code lengths whose ranking by real outputs is scored, too.
     quick : QuickSpec
-        What a quick look changes.
+        Changes for the quick version.
     figure : str, optional
-        The figure of the report that shows it, where it was made for one.
+        The figure of the report that shows the experiment.
     is_quick : bool
-        Whether this is that quick look.
+        Whether this is the quick version.
     """
 
     name: str
@@ -189,7 +187,7 @@ class Spec(_Part):
     is_quick: bool = False
 
     def runs(self) -> Iterator[Run]:
-        """Yield every run, one seed after the other."""
+        """Yield every run, seed by seed."""
         shared = {} if self.backbone is None else self.backbone.options()
         for seed in self.seeds:
             for one in self.methods:
@@ -198,14 +196,14 @@ class Spec(_Part):
                     yield Run(one.label, one.method, one.params, backbone, n_bits, seed)
 
     def split_rule(self) -> Protocol:
-        """Return how the dataset is split."""
+        """Return the protocol that splits the dataset."""
         whole, quick = get_protocol(self.protocol), self.quick
         if not self.is_quick or (quick.n_query, quick.n_train, quick.n_database) == (None, None, None):
             return whole
         return SubsampledProtocol.of(whole, quick.n_query, quick.n_train, quick.n_database)
 
     def folder(self, results: str | os.PathLike[str]) -> Path:
-        """Return where its results go; those of a quick look are kept apart."""
+        """Return the folder of its results; quick versions have their own."""
         return Path(results) / "quick" / self.name if self.is_quick else Path(results) / self.name
 
     def replace(self, **changes: Any) -> Self:  # noqa: ANN401 -- any field
@@ -213,11 +211,11 @@ class Spec(_Part):
         return self.model_copy(update=changes)
 
     def quicker(self) -> Self:
-        """Return the quick look at it."""
+        """Return the quick version."""
         return self.replace(bits=self.quick.bits or self.bits, seeds=self.quick.seeds or self.seeds, is_quick=True)
 
     def only(self, labels: Sequence[str]) -> Self:
-        """Return it with some of its methods."""
+        """Return a copy with the given rows only."""
         known = {one.label for one in self.methods}
         for label in labels:
             if label not in known:
@@ -225,18 +223,18 @@ class Spec(_Part):
         return self.replace(methods=tuple(one for one in self.methods if one.label in labels))
 
     def with_bits(self, bits: Sequence[int]) -> Self:
-        """Return it with other code lengths."""
+        """Return a copy with other code lengths."""
         return self.replace(bits=tuple(dict.fromkeys(bits)))
 
     def with_seeds(self, n_seeds: int) -> Self:
-        """Return it with so many seeds: its own, and where these are too few, those that follow."""
+        """Return a copy with `n_seeds` seeds: its own, then the following numbers."""
         if n_seeds < 1:
             raise InvalidInput(f"At least one seed is needed; got {n_seeds}.")
         following = range(max(self.seeds) + 1, max(self.seeds) + 1 + n_seeds)
         return self.replace(seeds=(*self.seeds, *following)[:n_seeds])
 
     def with_backbone(self, **options: Any) -> Self:  # noqa: ANN401 -- see BackboneSpec
-        """Return it with another backbone for every method; nothing stays of the old one."""
+        """Return a copy with another backbone for every method."""
         methods = tuple(one.model_copy(update={"backbone": BackboneSpec()}) for one in self.methods)
         return self.replace(backbone=BackboneSpec(**options), methods=methods)
 
@@ -247,9 +245,9 @@ def find_spec(given: str, folder: str | os.PathLike[str] = "experiments") -> Pat
     Parameters
     ----------
     given : str
-        A TOML file, or the name of one without its ending.
+        A TOML file, or the name of an experiment.
     folder : path
-        Where experiments are looked for before those that come with ddsh.
+        Folder of experiments, searched before the built-in ones.
     """
     path = Path(given)
     if path.suffix == ".toml" or path.is_file():
@@ -257,17 +255,17 @@ def find_spec(given: str, folder: str | os.PathLike[str] = "experiments") -> Pat
     bundled = Path(str(files("ddsh"))) / "experiments"
     known = {found.stem: found for place in (bundled, Path(folder)) for found in sorted(place.glob("*.toml"))}
     if not known:
-        raise InvalidInput(f"There are no experiments in {folder}, so that {given!r} is unknown; give a TOML file.")
+        raise InvalidInput(f"There are no experiments in {folder}, so {given!r} is unknown; give a TOML file.")
     if given not in known:
         raise UnknownName("experiment", given, known)
     return known[given]
 
 
 def read_spec(path: str | os.PathLike[str]) -> Spec:
-    """Read an experiment from a TOML file; anything that does not fit is refused with a reason.
+    """Read an experiment from a TOML file.
 
-    A file with ``of`` is a part of another experiment, such as a figure that needs some of a table's runs: it has the
-    other one's name, and its results are among the other one's.
+    A file with ``of`` is part of another experiment, such as a figure that needs some runs of a table: it has the name
+    of the other experiment and shares its results.
     """
     source = Path(path)
     content = _read_toml(source)
@@ -332,7 +330,7 @@ def _first_problem(error: ValidationError) -> str:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes, which no experiment has.")
+            raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes; it is not an experiment.")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)

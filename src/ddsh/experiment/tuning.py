@@ -1,4 +1,4 @@
-"""Choice of a learning rate on a validation part of the training images."""
+"""Choice of a learning rate on a validation part of the training set."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ddsh.model import Model
 __all__ = ["PAPER_RATES", "Trial", "rate_grid", "tune"]
 
 PAPER_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-"""The range that the paper searches."""
+"""Learning rates that the paper searches."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Trial:
     Parameters
     ----------
     learning_rate : float
-        At the start; the final rate keeps its ratio to it.
+        Initial learning rate; the final rate is scaled with it.
     map : float
-        On the validation part; 0 if training diverged.
+        Mean average precision on the validation part; 0 if training diverged.
     """
 
     learning_rate: float
@@ -44,27 +44,27 @@ def tune(
     on_trial: Callable[[Trial], None] | None = None,
     on_step: Callable[[Any], None] | None = None,
 ) -> list[Trial]:
-    """Train with each learning rate on part of the training images and score it on the rest of them.
+    """Train with each learning rate, and score it on a validation part.
 
     Parameters
     ----------
     method : str
-        A deep method.
+        Name of a deep method.
     params : dict
-        Its parameters, as plain values; those of the training go under ``training``.
+        Its parameters, as plain values; those of the training schedule under ``training``.
     dataset : Dataset
         The images.
     split : Split
-        Only its training images are used.
+        The split; only its training images are used.
     rates : sequence of float
-        The learning rates.
+        Learning rates to try.
     on_trial, on_step : callable, optional
         Called after each trial, and after each mini-batch.
 
     Returns
     -------
     list of Trial
-        The best first.
+        Trials, the best first.
     """
     if not rates or min(rates) <= 0:
         raise InvalidInput(f"Learning rates must be above 0; got {tuple(rates)}.")
@@ -74,7 +74,7 @@ def tune(
     for rate in rates:
         hasher = get_method(method).from_description(params)
         if not isinstance(hasher, DeepHasher):
-            raise InvalidInput(f"{method} does not train with a learning rate; there is nothing to tune.")
+            raise InvalidInput(f"{method} has no learning rate, so there is nothing to tune.")
         model = Model(hasher.set_params(training=hasher._schedule().scaled(float(rate))))
         try:
             model.fit(images, labels, on_step=on_step)
@@ -88,7 +88,7 @@ def tune(
 
 
 def rate_grid(low: float, high: float, n_rates: int) -> list[float]:
-    """Return rates between two bounds, evenly spaced in their logarithm."""
+    """Return learning rates between two bounds, evenly spaced on a log scale."""
     if not 0 < low <= high or n_rates < 1:
         raise InvalidInput(f"A range of learning rates is 0 < low <= high; got {low} to {high}, {n_rates} values.")
     return [float(rate) for rate in np.geomspace(low, high, n_rates)]

@@ -1,4 +1,4 @@
-"""Hashing methods, one module per paper; imported when they are first used."""
+"""Hashing methods, one module per paper, imported lazily."""
 
 from typing import TYPE_CHECKING
 

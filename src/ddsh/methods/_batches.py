@@ -1,4 +1,4 @@
-"""Mini-batches: training images resized, augmented or passed through frozen stages."""
+"""Mini-batches of images, or of the outputs of frozen stages."""
 
 import hashlib
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class PreparedImages:
     network : Network
         The network they are preprocessed for.
     keep : bool
-        Keep them, because they are used more than once.
+        Keep the preprocessed images in memory, if they are used more than once.
     """
 
     def __init__(self, images: Images, network: Network, *, keep: bool = True) -> None:
@@ -40,7 +40,7 @@ class PreparedImages:
             self._ready = np.concatenate(list(self.chunks()))
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Pixels:
-        """Return the preprocessed images of some rows."""
+        """Return the preprocessed images of the given rows."""
         if self._ready is not None:
             taken: Pixels = self._ready[rows]
             return taken
@@ -56,7 +56,7 @@ class Batches(Protocol):
     """Input of a network in training, a mini-batch at a time."""
 
     def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels | Activations:
-        """Return some rows, augmented."""
+        """Return the given rows, augmented."""
         ...
 
     def digest(self) -> str:
@@ -72,16 +72,16 @@ class ImageBatches:
     images : PreparedImages
         The images.
     flip : bool
-        Mirror half of them.
+        Mirror half of the images at random.
     crop : int
-        Shift them by up to this many pixels.
+        Shift images at random by up to this many pixels.
     """
 
     def __init__(self, images: PreparedImages, *, flip: bool, crop: int) -> None:
         self._images, self._flip, self._crop = images, flip, crop
 
     def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Pixels:
-        """Return some images, augmented."""
+        """Return the images of the given rows, augmented."""
         return augment(self._images.take(rows), flip=self._flip, crop=self._crop, rng=rng)
 
     def digest(self) -> str:
@@ -102,7 +102,7 @@ class FrozenBatches:
     layers : FrozenLayers
         The frozen stages.
     flip : bool
-        Mirror half of the images.
+        Mirror half of the images at random.
     """
 
     def __init__(self, images: Images, layers: FrozenLayers, *, flip: bool) -> None:
@@ -110,7 +110,7 @@ class FrozenBatches:
         self._outputs = [layers.outputs(view) for view in views]
 
     def take(self, rows: NDArray[np.integer[Any]], rng: np.random.Generator) -> Activations:
-        """Return the outputs of some images, half of them mirrored."""
+        """Return the outputs of the given rows, half of them mirrored if `flip`."""
         outputs: Activations = self._outputs[0][rows]
         if len(self._outputs) > 1:
             mirrored = rng.random(len(rows)) < 0.5
@@ -139,7 +139,10 @@ class _Mirrored:
 
 
 def augment(pixels: Pixels, *, flip: bool, crop: int, rng: np.random.Generator) -> Pixels:
-    """Mirror half of the images in place, and shift each by up to `crop` pixels (edges are repeated)."""
+    """Mirror half of the images, and shift each by up to `crop` pixels.
+
+    Pixels at the border are repeated; `pixels` may be modified.
+    """
     if crop:
         side = pixels.shape[1]
         padded = np.pad(pixels, ((0, 0), (crop, crop), (crop, crop), (0, 0)), mode="edge")

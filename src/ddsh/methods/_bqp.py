@@ -1,6 +1,6 @@
-"""Binary quadratic programmes, min b'Qb + b'p over b in {-1, +1}^m, and the coding of sampled columns by them.
+"""Binary quadratic programmes, and the discrete step of DDSH and COSDISH.
 
-`Q` is symmetric with a zero diagonal; b'Qb counts every pair twice. DDSH and COSDISH share this file.
+A programme is min b'Qb + b'p over b in {-1, +1}^m. `Q` is symmetric with a zero diagonal; b'Qb counts every pair twice.
 """
 
 # ruff: noqa: N803 -- arguments carry the paper's letters
@@ -14,20 +14,19 @@ from numpy.typing import NDArray
 from ddsh.errors import InvalidInput, UnknownName
 
 Solver: TypeAlias = Literal["clustering", "local", "exact"]
-"""How one bit is solved; see :func:`solve`."""
+"""Solver of one bit; see :func:`solve`."""
 
 Context: TypeAlias = Literal["before", "others"]
-"""Which bits are held fixed while one is solved; see :func:`code_omega`."""
+"""Bits that are fixed while one is solved; see :func:`code_omega`."""
 
 Signs: TypeAlias = NDArray[np.int8]
 Slope: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
-"""Half the rise of a pair loss from inner product g - 1 to g + 1, given arrays of g and of similarities."""
+"""Half the difference of a pair loss between inner products g + 1 and g - 1, for arrays of g and of similarities."""
 
 MAX_EXACT = 20
-"""The most variables that ``"exact"`` enumerates."""
+"""Maximum number of variables for ``"exact"``."""
 
 _Array: TypeAlias = NDArray[np.float64]
-_BitProblem: TypeAlias = Callable[[_Array, int, list[int]], tuple[_Array, _Array]]
 _SYMMETRY = 1e-9
 _GRID_BITS = 40
 
@@ -47,7 +46,7 @@ def solve(
     start: NDArray[Any] | None = None,
     n_restarts: int = 0,
 ) -> Signs:
-    """Minimise b'Qb + b'p over b in {-1, +1}^m, exactly or nearly.
+    """Minimise b'Qb + b'p over b in {-1, +1}^m, exactly or approximately.
 
     Parameters
     ----------
@@ -58,25 +57,25 @@ def solve(
     solver : {"clustering", "local", "exact"}
         ``"clustering"`` is the paper's: the best of m + 1 balanced vectors (m // 2 entries are +1), within a factor
         2 of the tightest cluster; `rng` breaks ties. ``"local"`` flips the entry that lowers the objective most (the
-        first of several) until none does. ``"exact"`` enumerates, for m up to `MAX_EXACT`.
+        first one if there are several) until no flip lowers it. ``"exact"`` enumerates, for m up to `MAX_EXACT`.
     rng : numpy Generator
-        Equal states give equal answers.
+        Source of randomness.
     start : ndarray of -1 and +1, shape (m,), optional
-        Where ``"local"`` starts, random if not given; the result is never worse. The other solvers have no use for it.
+        Starting point of ``"local"``, random by default; the result is never worse. Other solvers ignore it.
     n_restarts : int
-        How many random starts ``"local"`` tries besides; the best result is kept.
+        Number of additional random starts of ``"local"``; the best result is returned.
 
     Returns
     -------
     ndarray of int8, shape (m,)
-        The vector of -1 and +1.
+        Vector of -1 and +1.
 
     References
     ----------
     Kang, W.-C., Li, W.-J. and Zhou, Z.-H. "Column Sampling Based Discrete Supervised Hashing." AAAI 2016.
     Yang, R. "New Results on Some Quadratic Programming Problems." PhD thesis, University of Illinois, 2013.
-    Differs from both in ordering the columns of the matrix itself: neither an embedding of the points nor its
-    Cholesky factor is needed.
+    Differs from both in ordering the columns of the matrix itself, so that neither an embedding of the points nor its
+    Cholesky factor is computed.
     """
     if solver not in get_args(Solver):
         raise UnknownName("solver", solver, get_args(Solver))
@@ -84,13 +83,19 @@ def solve(
     begin = None if start is None else _checked_signs("start", start, linear.shape)
     if n_restarts < 0:
         raise InvalidInput(f"n_restarts must be 0 or more; got {n_restarts}.")
-    whole = _on_grid(quadratic, linear)
+    # Round Q and p to whole multiples of a unit that is small compared with their row sums. Ties are frequent, and sums
+    # that differ by rounding errors alone would break them by the order of summation, which depends on the machine and
+    # its threads. Sums of integers are exact in any order (below 2^53: for m up to 1,000), and a descent terminates
+    # because no gain is a rounding error.
+    shift = _GRID_BITS - max(_exponent(quadratic) + len(linear).bit_length(), _exponent(linear))
+    scaled: Any = np.ldexp(quadratic / 2 + quadratic.T / 2, shift), np.ldexp(linear, shift)
+    whole_Q, whole_p = np.round(scaled[0]), np.round(scaled[1])
     if solver == "exact":
-        best = _by_enumeration(*whole)
+        best = _by_enumeration(whole_Q, whole_p)
     elif solver == "clustering":
-        best = _by_clustering(*whole, rng)
+        best = _by_clustering(whole_Q, whole_p, rng)
     else:
-        best = _by_descent(*whole, rng, begin, n_restarts)
+        best = _by_descent(whole_Q, whole_p, rng, begin, n_restarts)
     return best.astype(np.int8)
 
 
@@ -106,30 +111,30 @@ def code_omega(
     linear: NDArray[Any] | None = None,
     context: Context,
 ) -> Signs:
-    """Learn the codes of the sampled points, bit after bit, with the codes of all others fixed.
+    """Learn the codes of the sampled points bit by bit, with all other codes fixed.
 
     Parameters
     ----------
     B_omega : ndarray of -1 and +1, shape (m, c)
-        The current codes of the sampled points; it is left as it is.
+        Current codes of the sampled points; not modified.
     B_gamma : ndarray of -1 and +1, shape (n, c)
-        The codes of the others.
+        Codes of the other points.
     S_omega : ndarray, shape (m, m)
         Similarities among the sampled points, symmetric.
     S_gamma : ndarray, shape (n, m)
-        Similarities of the others to them.
+        Similarities of the other points to the sampled ones.
     solver : {"clustering", "local", "exact"}
-        How one bit is solved; ``"local"`` starts from the current bit.
+        Solver of one bit; ``"local"`` starts from the current bit.
     rng : numpy Generator
-        Equal states give equal answers.
+        Source of randomness.
     slope : callable, optional
-        (l(g + 1, s) - l(g - 1, s)) / 2 of a pair loss l(g, s), from arrays of inner products g and of similarities
-        s, to an array of their shape. Without it the loss is (c s - g)^2, which takes no n x m work per bit.
+        (l(g + 1, s) - l(g - 1, s)) / 2 of a pair loss l(g, s), for arrays of inner products g and of similarities s;
+        returns an array of their shape. By default the loss is (c s - g)^2, which needs no n x m work per bit.
     linear : ndarray, shape (m, c), optional
-        What is added to the linear term of each bit.
+        Added to the linear term of each bit.
     context : {"before", "others"}
-        The bits held fixed while one is solved: those before it (the paper's), or all others, those after it at
-        their current values; then ``"local"`` and ``"exact"`` never raise the loss of the whole.
+        The bits that are fixed while one is solved: those before it (as in the paper), or all others, those after it at
+        their current values; then ``"local"`` and ``"exact"`` never increase the total loss.
 
     Returns
     -------
@@ -139,10 +144,20 @@ def code_omega(
     if context not in get_args(Context):
         raise UnknownName("context", context, get_args(Context))
     current, others, among, across = _checked_blocks(B_omega, B_gamma, S_omega, S_gamma)
-    problem = _l2_problem(others, among, across) if slope is None else _problem(others, among, across, slope)
     codes = current.copy()
-    for bit in range(codes.shape[1]):
-        Q, p = problem(codes, bit, _known_bits(bit, codes.shape[1], context))
+    n_bits = codes.shape[1]
+    # For the L2 loss the n x m work is done once.
+    wanted, pull, gram = n_bits * among, n_bits * (across.T @ others), others.T @ others
+    for bit in range(n_bits):
+        known = [*range(bit), *(range(bit + 1, n_bits) if context == "others" else ())]
+        fixed = codes[:, known]
+        # Q and p of a bit, the text after Eq. (4). They weigh as Eq. (3) does: with all other bits fixed, a pair's loss
+        # is constant + slope * b_i b_j, b'Qb sums it over ordered pairs in Omega and b'p once over Omega x Gamma.
+        if slope is None:
+            Q, p = -2 * (wanted - fixed @ fixed.T), -2 * (pull[:, bit] - fixed @ gram[known, bit])
+        else:  # any pair loss (Lin et al., ICCV 2013, which the paper follows)
+            Q = _checked_slopes(slope, fixed @ fixed.T, among)
+            p = _checked_slopes(slope, others[:, known] @ fixed.T, across).T @ others[:, bit]
         np.fill_diagonal(Q, 0)
         if linear is not None:
             p = p + linear[:, bit]
@@ -151,7 +166,7 @@ def code_omega(
 
 
 def full_objective(B_omega: NDArray[Any], B_gamma: NDArray[Any], S_omega: NDArray[Any], S_gamma: NDArray[Any]) -> float:
-    """Return the sum of (c S - B B')^2 over all pairs of a sampled point with another, and of two sampled points."""
+    """Return the sum of (c S - B B')^2 over all pairs with a sampled point."""
     codes, others, among, across = _checked_blocks(B_omega, B_gamma, S_omega, S_gamma)
     n_bits = codes.shape[1]
     # Eq. (3), the L2 loss times c^2: pairs of Omega x Gamma once, those of Omega x Omega ordered and with the diagonal.
@@ -166,75 +181,53 @@ def _values(Q: _Array, p: _Array, rows: _Array) -> _Array:
     return values
 
 
-def _on_grid(Q: _Array, p: _Array) -> tuple[_Array, _Array]:
-    """Return Q, made symmetric to the last digit, and p as whole multiples of a unit small beside their row sums.
-
-    Ties are everywhere, and sums that differ in rounding alone would break them by the order of summation, which
-    depends on the machine and its threads. Sums of whole numbers are exact in any order (below 2^53: for m up to
-    1,000), and a descent ends because no gain is rounding alone.
-    """
-    shift = _GRID_BITS - max(_exponent(Q) + len(p).bit_length(), _exponent(p))
-    scaled: Any = np.ldexp(Q / 2 + Q.T / 2, shift), np.ldexp(p, shift)
-    return np.round(scaled[0]), np.round(scaled[1])
-
-
 def _exponent(array: _Array) -> int:
-    """Return the least e such that all entries are below 2^e."""
+    """Return the smallest e such that all entries are below 2^e."""
     return int(np.frexp(np.abs(array).max())[1])
 
 
 def _by_clustering(Q: _Array, p: _Array, rng: np.random.Generator) -> _Array:
-    """Return the best of the m + 1 balanced vectors that gather around one point each."""
+    """Return the best of m + 1 balanced vectors, each a cluster around one point."""
     # Substituting b = 2z - 1 gives z'(4Q)z + z'(2p - 4Q1) + constant with z in {0, 1}^m. A dummy point that every
     # subset holds carries the linear term, half of it on each side of the border: with M = [[4Q, p - 2Q1], [.', 0]],
     # the sum of M inside a subset is the objective up to that constant.
     inside, border = 4 * Q, p - 2 * Q.sum(axis=1)
-    members = _gather(np.vstack([inside, border]), rng)
+    m = len(p)
+    # Squared distances are 2 lambda + 2 M_ij, so M orders the points in the same way, except for the seed itself, at
+    # distance 0. The last row is the dummy's. A stable sort of shuffled points breaks ties by `rng`.
+    distance = np.vstack([inside, border])
+    np.fill_diagonal(distance, -np.inf)
+    shuffle = rng.permutation(m)
+    order = np.argsort(distance[np.ix_(np.append(shuffle, m), shuffle)], axis=1, kind="stable")
+    # A subset has H = round((m + 1) / 2) points, halves rounded up, so that m // 2 remain without the dummy: exactly
+    # half of an even m, the smaller part of an odd one.
+    members = np.zeros(distance.shape)
+    np.put_along_axis(members, shuffle[order[:, : m // 2]], 1, axis=1)
     best: _Array = members[np.argmin(_values(inside, 2 * border, members))]
     return 2 * best - 1
 
 
-def _gather(M: _Array, rng: np.random.Generator) -> _Array:
-    """Return the subset around each row of M (the last is the dummy's) as a row of 0 and 1, in random order."""
-    m = M.shape[1]
-    # Squared distances are 2 lambda + 2 M_ij, so that M orders the points just as well, but for the seed itself, at
-    # distance 0. A stable sort of shuffled points breaks ties by `rng`.
-    distance = M.copy()
-    np.fill_diagonal(distance, -np.inf)
-    shuffle = rng.permutation(m)
-    order = np.argsort(distance[np.ix_(np.append(shuffle, m), shuffle)], axis=1, kind="stable")
-    # A subset has H = round((m + 1) / 2) points, halves rounded up, so that with the dummy taken off m // 2 remain:
-    # exactly half of an even m, the smaller part of an odd one.
-    members = np.zeros(M.shape)
-    np.put_along_axis(members, shuffle[order[:, : m // 2]], 1, axis=1)
-    return members
-
-
 def _by_descent(Q: _Array, p: _Array, rng: np.random.Generator, start: _Array | None, n_restarts: int) -> _Array:
-    """Return the best end of 1-flip descents."""
+    """Return the best result of 1-flip descents."""
     starts = 2.0 * rng.integers(0, 2, (n_restarts + (start is None), len(p))) - 1
     if start is not None:
         starts = np.vstack([start, starts])
-    ends = np.stack([_descend(Q, p, begin) for begin in starts])
+    ends = starts.astype(np.float64)
+    for b in ends:
+        gradient = 2 * (Q @ b) + p
+        while True:
+            gains = b * gradient  # a flip of entry i lowers the objective by twice gains[i]
+            i = int(np.argmax(gains))
+            if gains[i] <= 0:
+                break
+            b[i] = -b[i]
+            gradient += 4 * b[i] * Q[i]
     best: _Array = ends[np.argmin(_values(Q, p, ends))]
     return best
 
 
-def _descend(Q: _Array, p: _Array, start: _Array) -> _Array:
-    """Flip the entry that lowers the objective most, the first of several, until none does."""
-    b = start.copy()
-    gradient = 2 * (Q @ b) + p
-    while True:
-        gains = b * gradient  # a flip of entry i lowers the objective by twice gains[i]
-        i = int(np.argmax(gains))
-        if gains[i] <= 0:
-            return b
-        b[i] = -b[i]
-        gradient += 4 * b[i] * Q[i]
-
-
 def _by_enumeration(Q: _Array, p: _Array) -> _Array:
-    """Return the best of all 2^m vectors, the first of several; halves are enumerated and all their pairs scored."""
+    """Return the best of all 2^m vectors, as pairs of enumerated halves."""
     m = len(p)
     if m > MAX_EXACT:
         raise InvalidInput(
@@ -254,49 +247,11 @@ def _all_signs(n: int) -> _Array:
     return np.where((np.arange(2**n)[:, None] >> np.arange(n)) & 1, 1.0, -1.0)
 
 
-def _known_bits(bit: int, n_bits: int, context: Context) -> list[int]:
-    """Return the bits held fixed while `bit` is solved."""
-    after = range(bit + 1, n_bits) if context == "others" else ()
-    return [*range(bit), *after]
-
-
-# A bit's Q and p, the text after Eq. (4). They weigh as Eq. (3) does: with all other bits fixed, a pair's loss is
-# constant + slope * b_i b_j, b'Qb sums it over ordered pairs in Omega and b'p once over Omega x Gamma.
-
-
-def _l2_problem(B_gamma: _Array, S_omega: _Array, S_gamma: _Array) -> _BitProblem:
-    """Return what gives Q and p of a bit for the L2 loss, with the n x m work done once."""
-    n_bits = B_gamma.shape[1]
-    wanted = n_bits * S_omega
-    pull = n_bits * (S_gamma.T @ B_gamma)
-    gram = B_gamma.T @ B_gamma
-
-    def problem(codes: _Array, bit: int, known: list[int]) -> tuple[_Array, _Array]:
-        """Return Q and p of a bit, given the known ones."""
-        fixed = codes[:, known]
-        return -2 * (wanted - fixed @ fixed.T), -2 * (pull[:, bit] - fixed @ gram[known, bit])
-
-    return problem
-
-
-def _problem(B_gamma: _Array, S_omega: _Array, S_gamma: _Array, slope: Slope) -> _BitProblem:
-    """Return what gives Q and p of a bit for any pair loss (Lin et al., ICCV 2013, which the paper follows)."""
-
-    def problem(codes: _Array, bit: int, known: list[int]) -> tuple[_Array, _Array]:
-        """Return Q and p of a bit, given the known ones."""
-        fixed = codes[:, known]
-        Q = _checked_slopes(slope, fixed @ fixed.T, S_omega)
-        across = _checked_slopes(slope, B_gamma[:, known] @ fixed.T, S_gamma)
-        return Q, across.T @ B_gamma[:, bit]
-
-    return problem
-
-
 def _checked_slopes(slope: Slope, inner_products: _Array, similarities: _Array) -> _Array:
-    """Return a copy of what `slope` gives (it may give its own input back), or raise."""
+    """Return a copy of the slopes (a callable may return its input), or raise."""
     slopes = np.array(slope(inner_products, similarities), np.float64)
     if slopes.shape != similarities.shape:
-        raise InvalidInput(f"slope must return an array of shape {similarities.shape}; it gave {slopes.shape}.")
+        raise InvalidInput(f"slope must return an array of shape {similarities.shape}; got {slopes.shape}.")
     return slopes
 
 
@@ -310,7 +265,7 @@ def _checked_problem(Q: NDArray[Any], p: NDArray[Any]) -> tuple[_Array, _Array]:
     _check_finite("p", linear)
     _check_symmetric("Q", quadratic)
     if quadratic.diagonal().any():
-        raise InvalidInput("Q must have a zero diagonal: b_i b_i is 1, so that it adds a constant; set it to 0.")
+        raise InvalidInput("Q must have a zero diagonal: b_i b_i is 1, so it only adds a constant; set it to 0.")
     return quadratic, linear
 
 
@@ -337,13 +292,13 @@ def _checked_signs(name: str, signs: NDArray[Any], shape: tuple[int, ...]) -> _A
     if values.shape != shape:
         raise InvalidInput(f"{name} must have shape {shape}; got {values.shape}.")
     if not (np.abs(values) == 1).all():
-        raise InvalidInput(f"{name} must hold -1 and +1 alone; found {values[np.abs(values) != 1][0]:g}.")
+        raise InvalidInput(f"{name} must contain only -1 and +1; found {values[np.abs(values) != 1][0]:g}.")
     return values
 
 
 def _check_finite(name: str, array: _Array) -> None:
     if not np.isfinite(array).all():
-        raise InvalidInput(f"{name} holds NaN or infinity; every entry must be finite.")
+        raise InvalidInput(f"{name} contains NaN or infinity; every entry must be finite.")
 
 
 def _check_symmetric(name: str, matrix: _Array) -> None:

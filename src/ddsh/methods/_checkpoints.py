@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: atomic, fingerprinted, the last two kept."""
+"""Checkpoints of a training run: atomic and fingerprinted."""
 
 import json
 import os
@@ -13,6 +13,8 @@ from safetensors.numpy import save
 
 from ddsh.errors import ArtefactError
 from ddsh.storage import atomic_write
+
+__all__ = ["Checkpoint", "Checkpoints"]
 
 _KEEP = 2
 
@@ -42,9 +44,9 @@ class Checkpoints:
     Parameters
     ----------
     folder : path
-        Where they are.
+        Folder of the checkpoints.
     fingerprint : str
-        Of the configuration and the data; a checkpoint with another one is refused.
+        Digest of the configuration and the data; a checkpoint with another one is refused.
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
@@ -63,17 +65,9 @@ class Checkpoints:
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None if there is none."""
         paths = self._paths()
-        return self._read(paths[-1]) if paths else None
-
-    def require_none(self) -> None:
-        """Raise if there are checkpoints: a new run must not overwrite an old one."""
-        if self._paths():
-            raise ArtefactError(f"{self.folder} holds checkpoints of another run; resume it or choose another folder.")
-
-    def _paths(self) -> list[Path]:
-        return sorted(self.folder.glob("checkpoint-*.safetensors"))
-
-    def _read(self, path: Path) -> Checkpoint:
+        if not paths:
+            return None
+        path = paths[-1]
         try:
             with safe_open(path, framework="np") as file:
                 content = json.loads(file.metadata()["ddsh"])
@@ -84,3 +78,11 @@ class Checkpoints:
         if fingerprint != self.fingerprint:
             raise ArtefactError(f"{path} belongs to another configuration or other data; nothing was changed.")
         return Checkpoint(step, tensors, facts)
+
+    def require_none(self) -> None:
+        """Raise if there are checkpoints: a new run must not overwrite an old one."""
+        if self._paths():
+            raise ArtefactError(f"{self.folder} holds checkpoints of another run; resume it or choose another folder.")
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("checkpoint-*.safetensors"))

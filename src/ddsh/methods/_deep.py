@@ -48,7 +48,7 @@ class DeepHasher(Hasher):
     training : Training, optional
         Epochs, learning rate and so on; the method's own by default.
     seed : int
-        Of everything random.
+        Random seed.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ class DeepHasher(Hasher):
     """
 
     default_training: ClassVar[Training]
-    """How the method is trained by default."""
+    """Default training schedule of the method."""
     needs_whole_batch: ClassVar[bool] = False
-    """Whether the loss is on pairs inside a mini-batch, which distributed processes must then see whole."""
+    """Whether the loss is on pairs within a mini-batch, so that distributed processes need all of its outputs."""
     _folded: tuple[HashNetwork, HashNetwork] | None = None
 
     def __init__(
@@ -95,9 +95,9 @@ class DeepHasher(Hasher):
         y : Labels, vector, or 0/1 matrix
             Their labels.
         checkpoints : path, optional
-            Folder for checkpoints; the last two stay there until the caller removes them.
+            Folder for checkpoints; the last two are kept until the caller removes them.
         resume : bool
-            Continue from the newest checkpoint, if there is one; the codes are those of an uninterrupted run.
+            Continue from the newest checkpoint, if any; the codes equal those of an uninterrupted run.
         on_step : callable, optional
             Called with a :class:`TrainingStep` after each mini-batch.
         """
@@ -109,7 +109,15 @@ class DeepHasher(Hasher):
         network = HashNetwork(backbone.build(seed=self.seed), self.n_bits, self.seed)
         self.model_ = network.to(choose_device(backbone.device))
         check_n_stages(self.model_.backbone, self._n_frozen())
-        batches = self._batches(images)
+        schedule, n_frozen = self._schedule(), self._n_frozen()
+        batches: Batches
+        if not n_frozen:
+            prepared = PreparedImages(images, self.model_.backbone)
+            batches = ImageBatches(prepared, flip=schedule.flip, crop=schedule.crop)
+        elif schedule.crop:
+            raise InvalidInput(f"Frozen stages see each image once: n_frozen={n_frozen} needs crop=0.")
+        else:
+            batches = FrozenBatches(images, self._frozen_layers(), flip=schedule.flip)
         self._begin_fit(labels)
         loop = TrainingLoop(self, batches, on_step)
         store = None
@@ -135,33 +143,23 @@ class DeepHasher(Hasher):
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return the mean loss of a mini-batch from the network's outputs, shape (n, n_bits)."""
 
-    def _batches(self, images: Images) -> Batches:
-        """Return the network's input: images, or the outputs of its frozen stages."""
-        schedule = self._schedule()
-        if not self._n_frozen():
-            prepared = PreparedImages(images, self.model_.backbone)
-            return ImageBatches(prepared, flip=schedule.flip, crop=schedule.crop)
-        if schedule.crop:
-            raise InvalidInput(f"Frozen stages see each image once: n_frozen={self._n_frozen()} needs crop=0.")
-        return FrozenBatches(images, self._frozen_layers(), flip=schedule.flip)
-
     def _n_frozen(self) -> int:
-        """Return how many stages of the network keep their weights."""
+        """Return the number of frozen stages."""
         return self.trained_backbone.n_frozen
 
     def _frozen_layers(self) -> FrozenLayers:
         return FrozenLayers(self.model_.backbone, self._n_frozen(), self.trained_backbone.cache_dir)
 
     def _begin_fit(self, labels: Labels) -> None:
-        """Prepare the state of a training run; here the labels."""
+        """Prepare the state of a training run; the base class stores the labels."""
         self._labels = labels
 
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
-        """Prepare an epoch; return the rows to train on and the method's objective, if it has one."""
+        """Prepare an epoch; return its rows and the objective, if the method has one."""
         return np.arange(len(self._labels)), None
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
-        """Use the outputs of a mini-batch."""
+        """Update the state with the outputs of a mini-batch."""
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """Return the state that a checkpoint must hold."""
@@ -171,15 +169,15 @@ class DeepHasher(Hasher):
         """Restore the state of :meth:`_state`."""
 
     def _schedule(self) -> Training:
-        """Return how to train."""
+        """Return the training schedule."""
         return self.training or self.default_training
 
     def _rng(self, *purpose: int) -> np.random.Generator:
-        """Return random numbers for one purpose: the same in every run, wherever it was resumed."""
+        """Return a generator for one purpose, the same in every run, resumed or not."""
         return np.random.Generator(np.random.PCG64([self.seed, *purpose]))
 
     def _fingerprint(self, batches: Batches, labels: Labels) -> str:
-        """Return a digest of parameters, images, labels and initial weights, which a checkpoint must match."""
+        """Return the digest of parameters, data and initial weights for checkpoints."""
         facts = self.describe_params() | {"backbone": self.trained_backbone.describe()}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         digest.update(batches.digest().encode())
@@ -205,16 +203,17 @@ class DeepHasher(Hasher):
         self.history_ = []
 
     def describe_params(self) -> dict[str, Any]:
-        """Return every parameter but the backbone as plain JSON, the training resolved."""
+        """Return every parameter except the backbone as plain JSON, with the training schedule resolved."""
         params = super().describe_params()
         del params["backbone"]
         return params | {"training": asdict(self._schedule())}
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Build the method from plain values; of ``training`` only what differs from the default need be given.
+        """Build the method from plain values.
 
-        A learning rate alone also scales the final one.
+        ``training`` may contain only the fields that differ from the default; a learning rate without `final_lr` scales
+        the final rate, too.
         """
         params = dict(params)
         given = params.pop("training", None)
@@ -233,10 +232,10 @@ class DeepHasher(Hasher):
         return as_images(X)
 
     def _fit(self, items: Images, labels: Labels | None) -> None:
-        raise AssertionError("fit() trains")
+        raise AssertionError("DeepHasher overrides fit")
 
     def _project(self, items: Images) -> Outputs:
-        # Folding takes a while; a single query must not wait for it twice.
+        # Folding is slow: do it once, not for every query.
         if self._folded is None or self._folded[0] is not self.model_:
             self._folded = self.model_, fold_batch_norm(self.model_)
         model, device, n_frozen = self._folded[1], self.model_.head.weight.device, self._n_frozen()

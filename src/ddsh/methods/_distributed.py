@@ -1,4 +1,4 @@
-"""Data parallel training under torchrun: every process takes its share of each mini-batch."""
+"""Data-parallel training under torchrun: mini-batches are shared."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 from torch.distributed.nn.functional import all_reduce
 
+__all__ = ["add_gradients", "gather_gradients", "gather_rows", "joined", "my_share", "world"]
+
 
 @contextmanager
 def joined(n_processes: int, local_rank: int) -> Iterator[None]:
-    """Work together with the other processes that torchrun started, if there are any."""
+    """Join the process group of torchrun, if there are several processes."""
     if n_processes == 1:
         yield
         return
@@ -26,20 +28,20 @@ def joined(n_processes: int, local_rank: int) -> Iterator[None]:
 
 
 def world() -> tuple[int, int]:
-    """Return this process's rank and how many processes there are; (0, 1) when there is only one."""
+    """Return the rank of this process and the number of processes, (0, 1) for one."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
 
 
 def my_share(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows of a mini-batch that this process works on."""
+    """Return this process's share of the rows of a mini-batch."""
     rank, size = world()
     return rows[rank::size]
 
 
 def add_gradients(model: nn.Module) -> None:
-    """Add up the gradients of all processes, in one message."""
+    """Sum the gradients of all processes, in one message."""
     if world()[1] == 1:
         return
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -51,7 +53,7 @@ def add_gradients(model: nn.Module) -> None:
 
 
 def gather_gradients(mine: Tensor, n_rows: int) -> Tensor:
-    """Return the outputs of the whole mini-batch; each process's gradient reaches those who made the outputs."""
+    """Return the outputs of the whole mini-batch, with gradients to all processes."""
     rank, size = world()
     if size == 1:
         return mine
@@ -62,7 +64,7 @@ def gather_gradients(mine: Tensor, n_rows: int) -> Tensor:
 
 
 def gather_rows(mine: Tensor, n_rows: int) -> Tensor:
-    """Return the outputs of the whole mini-batch from each process's share."""
+    """Return the outputs of the whole mini-batch, without gradients."""
     rank, size = world()
     if size == 1:
         return mine

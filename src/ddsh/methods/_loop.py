@@ -60,7 +60,7 @@ class TrainingLoop:
         self.started = self.saved = time.monotonic()
 
     def run(self, checkpoints: Checkpoints | None) -> None:
-        """Train from the start, or from the newest checkpoint."""
+        """Train from scratch, or continue from the newest checkpoint."""
         newest = checkpoints.latest() if checkpoints else None
         if newest is not None:
             rows, n_done = self._restore(newest)
@@ -72,7 +72,7 @@ class TrainingLoop:
             self._run_epoch(number, rows, 0, checkpoints)
 
     def _run_epoch(self, number: int, rows: "Rows", n_done: int, checkpoints: Checkpoints | None) -> None:
-        """Train on all mini-batches of an epoch but the first `n_done`."""
+        """Train on the mini-batches of an epoch, without the first `n_done`."""
         order = rows[np.argsort(self.method._rng(1, number).random(len(rows)), kind="stable")]
         size = self.schedule.batch_size
         batches = [order[start : start + size] for start in range(0, len(order), size)]
@@ -101,7 +101,7 @@ class TrainingLoop:
                 self._save(checkpoints, rows, place + 1)
 
     def _train_batch(self, number: int, place: int, n_batches: int, batch: "Rows") -> float:
-        """Take one step down the gradient of a mini-batch; return its loss."""
+        """Take one step of gradient descent on a mini-batch; return its loss."""
         rate = self.schedule.rate((number + place / n_batches) / self.schedule.epochs)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
@@ -140,7 +140,7 @@ class TrainingLoop:
         self.saved = time.monotonic()
 
     def _restore(self, checkpoint: Checkpoint) -> tuple["Rows", int]:
-        """Restore a checkpoint; return the rows of its epoch and how many mini-batches of it are done."""
+        """Restore a checkpoint; return the rows of its epoch and the mini-batches done."""
         parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "method": {}}
         for name, array in checkpoint.tensors.items():
             kind, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""A network that learns codes which another method made."""
+"""Network that learns given codes, for the extension ``cnn``."""
 
 from collections.abc import Sized
 
@@ -14,11 +14,14 @@ from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
+__all__ = ["CodeRegression"]
+
 
 class CodeRegression(DeepHasher):
-    """A network that learns given codes: ``fit(images, bits)``, where `bits` is a 0/1 matrix (n, n_bits).
+    """Network that learns given codes.
 
-    The loss is the mean of (sign - tanh(u))^2 over images and bits, u the outputs of the network.
+    ``fit(images, bits)`` takes the codes as a 0/1 matrix (n, n_bits). The loss is the mean of (sign - tanh(u))^2 over
+    images and bits, where u are the outputs of the network.
 
     References
     ----------
@@ -54,11 +57,11 @@ class CodeRegression(DeepHasher):
 
 
 def _as_bits(labels: Labels, n_bits: int) -> NDArray[np.bool_]:
-    """Return codes that were read as labels, or raise."""
-    # A matrix of one column was read as one label per image.
+    """Return codes that were passed as labels, or raise."""
+    # as_labels reads a matrix of one column as one label per image.
     bits = labels.to_array().reshape(len(labels), -1)
     if bits.shape[1] != n_bits:
         raise InvalidInput(f"Codes of {n_bits} bits are a 0/1 matrix with {n_bits} columns; got {bits.shape[1]}.")
     if not np.isin(bits, (0, 1)).all():
-        raise InvalidInput(f"Codes hold only 0 and 1; got {bits.dtype} with other values. Give bits, not class labels.")
+        raise InvalidInput(f"Codes must be 0 or 1; got {bits.dtype} with other values. Give bits, not class labels.")
     return np.asarray(bits == 1)

@@ -1,4 +1,4 @@
-"""Boosted decision trees that predict the bits of a code from features, one LightGBM model per bit."""
+"""Boosted decision trees with LightGBM, one model per bit."""
 
 import importlib
 import os
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from ddsh.errors import ArtefactError, DdshError
 from ddsh.methods.base import Outputs
 
+__all__ = ["grow_trees", "load_lightgbm", "n_cores", "project_trees", "read_models"]
+
 _FIXED: Mapping[str, Any] = {
     "objective": "binary",
     "verbosity": -1,
-    # One thread a model: sums are then always added in the same order, however many models grow side by side.
+    # One thread per model: sums are then computed in the same order for any number of workers.
     "num_threads": 1,
     "deterministic": True,
     "force_col_wise": True,
@@ -34,7 +36,9 @@ def grow_trees(
     seed: int,
     n_workers: int | None = None,
 ) -> tuple[str, ...]:
-    """Learn every column of `signs` from `features`; the result does not depend on the number of workers.
+    """Fit one LightGBM model per column of `signs`.
+
+    The result does not depend on the number of workers.
 
     Parameters
     ----------
@@ -43,13 +47,13 @@ def grow_trees(
     signs : ndarray of -1 and +1, shape (n, n_bits)
         Their codes.
     n_trees : int
-        Trees for each bit.
+        Number of trees per bit.
     settings : mapping
         LightGBM's parameters of the trees and of the bins.
     seed : int
-        Of the features that each tree sees.
+        Random seed of the features of each tree.
     n_workers : int, optional
-        Bits learned at the same time, as many as there are processor cores if not given.
+        Bits learned in parallel; the number of processor cores by default.
 
     Returns
     -------
@@ -61,50 +65,39 @@ def grow_trees(
     seeds = [int(state >> 1) for state in np.random.SeedSequence(seed).generate_state(n_bits)]
     n_shares = min(n_workers or n_cores(), n_bits)
 
+    lightgbm = load_lightgbm()
+    params = {**_FIXED, **settings}
+
     def grow(first: int) -> list[str]:
-        """Grow the trees of every bit of a share."""
-        return _grow_some(features, signs[:, first::n_shares], n_trees, settings, seeds[first::n_shares])
+        """Return the models of one worker's bits."""
+        # A LightGBM dataset holds one label vector, so workers cannot share it.
+        binned = lightgbm.Dataset(features, params=params).construct()
+        models = []
+        for column, seed in zip(signs[:, first::n_shares].T, seeds[first::n_shares], strict=True):
+            binned.set_label((column > 0).astype(np.float32))
+            booster = lightgbm.train(params | {"feature_fraction_seed": seed}, binned, n_trees)
+            models.append(booster.model_to_string())
+        return models
 
     with ThreadPoolExecutor(n_shares) as pool:
         shares = list(pool.map(grow, range(n_shares)))
     return tuple(shares[bit % n_shares][bit // n_shares] for bit in range(n_bits))
 
 
-def _grow_some(
-    features: NDArray[np.float64], signs: NDArray[np.int8], n_trees: int, settings: Mapping[str, Any], seeds: list[int]
-) -> list[str]:
-    """Return the models of some bits, learned one after the other."""
-    lightgbm = load_lightgbm()
-    params = {**_FIXED, **settings}
-    # A data set holds one label at a time, so that workers cannot share it.
-    binned = lightgbm.Dataset(features, params=params).construct()
-    models = []
-    for column, seed in zip(signs.T, seeds, strict=True):
-        binned.set_label((column > 0).astype(np.float32))
-        booster = lightgbm.train(params | {"feature_fraction_seed": seed}, binned, n_trees)
-        models.append(booster.model_to_string())
-    return models
-
-
 def read_models(models: Sequence[str]) -> list[Any]:
-    """Return the boosters that texts of :func:`grow_trees` describe, or raise."""
+    """Return the boosters of the texts of :func:`grow_trees`, or raise."""
     lightgbm = load_lightgbm()
     for bit, text in enumerate(models):
-        if not _is_whole(text):
+        # LightGBM aborts the process on a truncated text: check that every tree starts where the header says.
+        sizes = re.search(r"^tree_sizes=([0-9 ]+)$", text, re.MULTILINE)
+        given = map(int, sizes[1].split()) if sizes else ()
+        *starts, end = accumulate(given, initial=text.find("\nTree=0\n") + 1)
+        is_whole = all(text.startswith(f"Tree={number}\n", start) for number, start in enumerate(starts))
+        if sizes is None or not is_whole or not text.startswith("end of trees\n", end):
             raise ArtefactError(
-                f"The trees of bit {bit} are damaged: their sizes are not as they say; save them again."
+                f"The trees of bit {bit} are damaged: their sizes do not match the header; save the model again."
             )
     return [lightgbm.Booster(model_str=text) for text in models]
-
-
-def _is_whole(text: str) -> bool:
-    """Return whether every tree is where the header says: LightGBM ends the process over a text that is cut short."""
-    sizes = re.search(r"^tree_sizes=([0-9 ]+)$", text, re.MULTILINE)
-    if sizes is None:
-        return False
-    *starts, end = accumulate(map(int, sizes[1].split()), initial=text.find("\nTree=0\n") + 1)
-    trees_are_there = all(text.startswith(f"Tree={number}\n", start) for number, start in enumerate(starts))
-    return trees_are_there and text.startswith("end of trees\n", end)
 
 
 def project_trees(boosters: Sequence[Any], features: NDArray[np.float64], n_workers: int | None = None) -> Outputs:
@@ -114,14 +107,14 @@ def project_trees(boosters: Sequence[Any], features: NDArray[np.float64], n_work
 
 
 def n_cores() -> int:
-    """Return how many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux alone can bind a process to some of the cores
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # only on Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def load_lightgbm() -> ModuleType:
-    """Return the LightGBM package, or say how to get it."""
+    """Import LightGBM; raise with the command that installs it if it is missing."""
     try:
         return importlib.import_module("lightgbm")
     except ModuleNotFoundError as error:

@@ -25,23 +25,24 @@ _MOST_KINDS = 2000
 
 
 class TwoStepHasher(Hasher):
-    """A method that learns codes from labels alone; an extension learns to give these codes to new items.
+    """Base class of two-step methods.
 
-    Subclasses write :meth:`_learn_codes`.
+    The first step learns codes of the training items from labels alone, the second step trains an extension that
+    predicts these codes for new items. Subclasses implement :meth:`_learn_codes`.
 
     Attributes
     ----------
     extension : {"trees", "linear", "kernel", "cnn"} or Extension
-        What learns the codes: boosted trees, ridge regression, the same on Gaussian kernels, or a network; the items
-        are images for ``cnn``, features for the others. A parameter of every subclass.
+        Model that predicts the codes: boosted trees, ridge regression, ridge regression on Gaussian kernels, or a
+        network. The items are images for ``cnn``, features for the others. A parameter of every subclass.
     seed : int
-        Of everything random. A parameter of every subclass.
+        Random seed. A parameter of every subclass.
     codes_ : BinaryCodes
-        The learned codes of the training items; they are not saved with the model.
+        Learned codes of the training items; not saved with the model.
     learned_ : Learned
         The fitted extension.
     history_ : list of dict
-        Loss of every epoch, where a network is trained.
+        Loss of every epoch, if the extension trains a network.
     """
 
     extension: str | Extension
@@ -49,7 +50,7 @@ class TwoStepHasher(Hasher):
 
     @property
     def inputs(self) -> Literal["features", "images"]:
-        """What `fit` and `encode` take; it depends on the extension."""
+        """What `fit` and `encode` take; depends on the extension."""
         return as_extension(self.extension).inputs
 
     def fit(
@@ -61,7 +62,7 @@ class TwoStepHasher(Hasher):
         resume: bool = False,
         on_step: Callable[[TrainingStep], None] | None = None,
     ) -> Self:
-        """Learn codes from the labels `y`, and how to make them from the items `X`.
+        """Learn codes from the labels `y`, and to predict them from the items `X`.
 
         Parameters
         ----------
@@ -70,11 +71,11 @@ class TwoStepHasher(Hasher):
         y : Labels, vector, or 0/1 matrix
             Their labels.
         checkpoints : path, optional
-            Folder for checkpoints of a network's training.
+            Folder for checkpoints, if the extension trains a network.
         resume : bool
-            Continue from the newest checkpoint, if there is one.
+            Continue from the newest checkpoint, if any.
         on_step : callable, optional
-            Called after each mini-batch of a network's training.
+            Called after each mini-batch, if the extension trains a network.
         """
         self._check_parameters()
         extension = as_extension(self.extension)
@@ -87,7 +88,7 @@ class TwoStepHasher(Hasher):
         kinds, _ = labels.distinct()
         some = kinds.take(slice(_MOST_KINDS))
         if some.similar(some).all():
-            raise InvalidInput("All items are similar to each other (one class only?): there is nothing to tell apart.")
+            raise InvalidInput("All items are similar to each other (one class only?): there is nothing to learn.")
         signs = self._learn_codes(labels)
         self.codes_ = BinaryCodes.from_signs(signs)
         self._set_learned(extension.learn(items, signs, seed=self.seed, options=options))
@@ -103,13 +104,13 @@ class TwoStepHasher(Hasher):
         self.n_features_in_ = learned.n_features
 
     def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
-        raise AssertionError("fit() learns codes and their extension")
+        raise AssertionError("TwoStepHasher overrides fit")
 
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
         return self.learned_.project(items)
 
     def with_backbone(self, backbone: "Backbone") -> Self:
-        """Return a copy whose extension trains `backbone`; as it is where the extension takes features."""
+        """Return a copy whose extension trains `backbone`, if it takes images."""
         copied: Self = clone(self)
         return copied.set_params(extension=as_extension(self.extension).with_backbone(backbone))  # type: ignore[no-any-return]
 
@@ -119,7 +120,7 @@ class TwoStepHasher(Hasher):
         return as_extension(self.extension).trained_backbone
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
-        """Return what the extension has learned; the codes of the training items are not needed to encode."""
+        """Return the arrays of the fitted extension; the training codes are not included."""
         self._check_fitted()
         return self.learned_.to_arrays()
 
@@ -128,12 +129,15 @@ class TwoStepHasher(Hasher):
         self._set_learned(as_extension(self.extension).restore(weights))
 
     def describe_params(self) -> dict[str, Any]:
-        """Return every parameter as plain JSON, the extension with all of its own but the backbone."""
+        """Return every parameter as plain JSON, with those of the extension except its backbone."""
         return super().describe_params() | {"extension": as_extension(self.extension).describe()}
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Build the method from plain values; the extension is a name or ``{"kind": name}`` with parameters besides."""
+        """Build the method from plain values.
+
+        The extension is a name, or a mapping with its ``kind`` and parameters.
+        """
         if "extension" in params:
             params = params | {"extension": as_extension(params["extension"])}
         return cls(**params)

@@ -28,7 +28,7 @@ Outputs: TypeAlias = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class MethodCard:
-    """Facts about a method; documentation and command line list methods from it.
+    """Facts about a method, for documentation and command line.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class MethodCard:
     title : str
         Full name.
     authors, venue : str
-        Who published it, and where.
+        Authors, and the venue of publication.
     year : int
         Year of publication.
     supervision : {"none", "unsupervised", "supervised"}
-        Data-independent, learned from items alone, or from their labels.
+        Data-independent, learned from items only, or from items and labels.
     inputs : {"features", "images"}
         What `fit` and `encode` take.
     deviations : tuple of str
@@ -86,7 +86,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         Returns
         -------
         Self
-            The fitted method; fitting again starts anew.
+            The fitted method; a second call starts from scratch.
         """
         self._check_parameters()
         items = self._check_items(X)
@@ -137,7 +137,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         return ddsh.score(codes, codes, labels, labels, leave_one_out=True).map
 
     def with_backbone(self, backbone: "Backbone") -> Self:
-        """Return a copy that trains `backbone`; a method that takes features is returned as it is."""
+        """Return a copy that trains `backbone`; methods that take features return self."""
         return self
 
     @property
@@ -146,7 +146,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         return None
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
-        """Return everything learned, as named arrays."""
+        """Return the learned attributes as named arrays."""
         self._check_fitted()
         learned = {name: value for name, value in vars(self).items() if name.endswith("_") and not name.startswith("_")}
         return {name: np.asarray(value) for name, value in learned.items() if name != "feature_names_in_"}
@@ -168,7 +168,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
 
     @abstractmethod
     def _fit(self, items: Any, labels: Labels | None) -> None:  # noqa: ANN401
-        """Learn; set attributes that end in ``_``."""
+        """Learn from checked items; set attributes that end in ``_``."""
 
     @abstractmethod
     def _project(self, items: Any) -> Outputs:  # noqa: ANN401
@@ -195,7 +195,7 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
             raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
 
     def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
-        """Return `X` as the method takes it, or raise."""
+        """Return `X` in the form that `_fit` and `_project` take, or raise."""
         return check_features(X)
 
     def _check_labels(self, items: Sized, y: LabelsLike | None) -> Labels | None:

@@ -1,4 +1,4 @@
-"""COSDISH: discrete codes of sampled columns, and signs for all other items."""
+"""COSDISH: column sampling based discrete supervised hashing."""
 
 from typing import Any
 
@@ -21,45 +21,45 @@ class COSDISH(TwoStepHasher):
 
     A few columns Omega of the similarity matrix S are sampled at a time. Their codes are learned bit by bit, as binary
     quadratic programmes; the codes of all other items Gamma are the signs of S^Gamma B^Omega. Both steps alternate,
-    then other columns are sampled. Only the sampled columns of S are ever made.
+    then other columns are sampled. Only the sampled columns of S are computed.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     n_omega : int, optional
-        Sampled columns, all where there are fewer items; `n_bits` if not given, and one more if that is odd.
+        Number of sampled columns (all, if there are fewer items); `n_bits` by default, plus one if that is odd.
     n_samplings : int
-        How often columns are sampled.
+        Number of samples of columns.
     n_alternations : int
-        Alternations with one sample.
+        Alternations per sample.
     solver : {"clustering", "local", "exact"}
-        How one bit of Omega's codes is solved.
+        Solver of one bit of Omega's codes.
     context : {"before", "others"}
-        The bits held fixed while one is solved: those before it, or all others.
+        The bits that are fixed while one is solved: those before it, or all others.
     dissimilar : {"balanced", "minus-one"}
-        S of dissimilar pairs: -1, or -r with r = similar / dissimilar pairs, so that both weigh the same.
+        S of dissimilar pairs: -r with r = similar / dissimilar pairs, so that both have equal total weight, or -1.
     extension : {"trees", "linear", "kernel", "cnn"} or Extension
-        What learns the codes: boosted trees, ridge regression, the same on Gaussian kernels, or a network; the items
-        are images for ``cnn``, features for the others.
+        Model that predicts the codes: boosted trees, ridge regression, ridge regression on Gaussian kernels, or a
+        network. The items are images for ``cnn``, features for the others.
     seed : int
-        Of everything random.
+        Random seed.
 
     Attributes
     ----------
     codes_ : BinaryCodes
-        The learned codes of the training items; they are not saved with the model.
+        Learned codes of the training items; not saved with the model.
     learned_ : Learned
-        What the extension has learned.
+        The fitted extension.
     history_ : list of dict
-        Loss of every pass, where a network is trained.
+        Loss of every epoch, if the extension trains a network.
 
     References
     ----------
     Kang, W.-C., Li, W.-J. and Zhou, Z.-H. "Column Sampling Based Discrete Supervised Hashing." AAAI 2016. Differs from
     the paper in S = -r for dissimilar pairs, as in the authors' release of DDSH, instead of -1 (``"minus-one"``), and
-    in LightGBM's boosted trees. The solver ``clustering`` suits few columns: it makes every bit balanced on Omega, so
-    that items similar to no sampled one keep their codes; with ``local``, give `n_omega` a hundred or more.
+    in LightGBM's boosted trees. The solver ``clustering`` suits few columns: it balances every bit on Omega, so
+    that items similar to no sampled one keep their codes; with ``local``, set `n_omega` to 100 or more.
     The DDSH paper's variants COSDISH-Linear and COSDISH-CNN are the extensions ``linear`` and ``cnn``.
     """
 
@@ -106,11 +106,11 @@ class COSDISH(TwoStepHasher):
         check_choices(self.solver, self.context, self.dissimilar)
 
     def describe_params(self) -> dict[str, Any]:
-        """Return every parameter as plain JSON, the number of columns resolved."""
+        """Return every parameter as plain JSON, with the number of columns resolved."""
         return super().describe_params() | {"n_omega": self._n_omega()}
 
     def _n_omega(self) -> int:
-        # An odd Omega cannot be balanced, and all items similar to none of it would get one and the same code.
+        # An odd Omega cannot be balanced: all items that are similar to none of it would get the same code.
         return self.n_omega or self.n_bits + self.n_bits % 2
 
     def _learn_codes(self, labels: Labels) -> Signs:
@@ -118,37 +118,36 @@ class COSDISH(TwoStepHasher):
         n_omega = self._n_omega()
         B = rng.choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
         for _ in range(self.n_samplings):
-            self._learn_from_columns(B, labels, np.sort(rng.permutation(len(B))[:n_omega]), rng)
+            omega = np.sort(rng.permutation(len(B))[:n_omega])
+            gamma = np.setdiff1d(np.arange(len(B)), omega)
+            similar = labels.similar(labels.take(omega))
+            weight = dissimilar_weight(similar, self.dissimilar)
+            S = np.where(similar, 1.0, -weight)
+            for _ in range(self.n_alternations):
+                B[omega] = code_omega(
+                    B[omega], B[gamma], S[omega], S[gamma], solver=self.solver, context=self.context, rng=rng
+                )
+                B[gamma] = code_gamma(B[gamma], B[omega], similar[gamma], weight)
         return B
-
-    def _learn_from_columns(self, B: Signs, labels: Labels, omega: NDArray[np.intp], rng: np.random.Generator) -> None:  # noqa: N803
-        """Improve the codes B, in place, with the similarities to the items `omega`."""
-        similar = labels.similar(labels.take(omega))
-        weight = dissimilar_weight(similar, self.dissimilar)
-        S = np.where(similar, 1.0, -weight)
-        gamma = np.setdiff1d(np.arange(len(B)), omega)
-        for _ in range(self.n_alternations):
-            B[omega] = code_omega(
-                B[omega], B[gamma], S[omega], S[gamma], solver=self.solver, context=self.context, rng=rng
-            )
-            B[gamma] = code_gamma(B[gamma], B[omega], similar[gamma], weight)
 
 
 def code_gamma(B_gamma: Signs, B_omega: Signs, similar: NDArray[np.bool_], weight: float) -> Signs:  # noqa: N803
-    """Return the codes of all items that were not sampled: the signs of S B_omega; a zero keeps the old bit.
+    """Return the codes of the items that were not sampled: the signs of S B_omega.
+
+    A zero keeps the current bit.
 
     Parameters
     ----------
     B_gamma : ndarray of -1 and +1, shape (n, c)
-        Their current codes.
+        Current codes of the items that were not sampled.
     B_omega : ndarray of -1 and +1, shape (m, c)
-        The codes of the sampled items.
+        Codes of the sampled items.
     similar : ndarray of bool, shape (n, m)
-        Which of them are similar.
+        Whether each pair is similar.
     weight : float
         S is 1 for similar pairs and -`weight` for others.
     """
-    # Sums of whole numbers are exact in any order, so that a zero is a zero on every machine.
+    # Sums of integers are exact in any order, so that a zero is a zero on every machine.
     alike = similar.astype(np.float64) @ B_omega
     pull = alike - weight * (B_omega.sum(axis=0, dtype=np.int64) - alike)
     return np.where(pull == 0, B_gamma, np.where(pull > 0, 1, -1)).astype(np.int8)

@@ -1,4 +1,4 @@
-"""DDSH: deep discrete supervised hashing, and its variants DDSH0 and DDSH-MAC."""
+"""DDSH: deep discrete supervised hashing, with DDSH0 and DDSH-MAC."""
 
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
@@ -30,22 +30,22 @@ _SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Preset:
-    """A complete setting of DDSH.
+    """A complete set of parameters of DDSH.
 
     Parameters
     ----------
     training : Training
-        How the network is trained.
+        Training schedule of the network.
     n_inner : int
         Epochs with one sample of columns (the paper's T_in); the number of samples T_out is epochs / n_inner.
     n_omega : int
-        Sampled columns.
+        Number of sampled columns.
     solver : {"clustering", "local", "exact"}
-        How one bit of their codes is solved.
+        Solver of one bit of their codes.
     context : {"before", "others"}
-        The bits held fixed meanwhile.
+        The bits that are fixed while one is solved.
     dissimilar : {"minus-one", "balanced"}
-        S of dissimilar pairs: -1, or -r with r = similar / dissimilar pairs, so that both weigh the same.
+        S of dissimilar pairs: -1, or -r with r = similar / dissimilar pairs, so that both have equal total weight.
     per_gamma : bool
         Divide the gradient by batch x images, as the authors do, instead of taking the mean over pairs and bits.
     """
@@ -83,46 +83,46 @@ PRESETS: Mapping[str, Preset] = {
     "tuned": _TUNED,
     "scratch": replace(_TUNED, training=Training(epochs=40, learning_rate=0.5, final_lr=5e-3, momentum=0.9, flip=True)),
 }
+"""Presets of :class:`DDSH` by name."""
 
 
-def _tuned(**changes: Any) -> Mapping[str, Preset]:  # noqa: ANN401 -- any of a training's parameters
-    """Return the presets with another training in ``tuned``."""
+def _tuned(**changes: Any) -> Mapping[str, Preset]:  # noqa: ANN401 -- any field of Training
+    """Return the presets with a changed training schedule in ``tuned``."""
     return {**PRESETS, "tuned": replace(_TUNED, training=replace(_TUNED.training, **changes))}
 
 
 class DDSH(DeepHasher):
     """Deep discrete supervised hashing.
 
-    Each epoch has two steps. The codes of a sampled set Omega are learned bit by bit, as binary
-    quadratic programmes, from the similarities and the codes of all other images Gamma. Then the network is trained on
-    Gamma so that its relaxed codes tanh(F(x)) fit the codes of Omega; the codes of Gamma are the signs of its outputs.
+    Each epoch has two steps. The codes of a sampled set Omega are learned bit by bit, as binary quadratic programmes,
+    from the similarities and the codes of all other images Gamma. Then the network is trained on Gamma so that its
+    relaxed codes tanh(F(x)) fit the codes of Omega; the codes of Gamma are the signs of its outputs.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     preset : {"tuned", "scratch", "release", "paper"}
-        Where the parameters come from that are not given: ``tuned`` for pretrained networks, ``scratch`` for networks
-        without pretrained weights, ``release`` and ``paper`` are the authors'.
+        Source of the parameters below that are None: ``tuned`` for pretrained networks, ``scratch`` for networks
+        without pretrained weights; ``release`` and ``paper`` are the authors'.
     n_inner : int, optional
-        Epochs with one Omega; the preset's if not given.
+        Epochs with one Omega.
     n_omega : int, optional
-        Size of Omega; the preset's if not given.
+        Size of Omega.
     solver : {"clustering", "local", "exact"}, optional
-        How one bit of Omega's codes is solved; the preset's if not given.
+        Solver of one bit of Omega's codes.
     context : {"before", "others"}, optional
-        The bits held fixed while one is solved: those before it, as in the paper, or all others; the preset's if not
-        given.
+        The bits that are fixed while one is solved: those before it, as in the paper, or all others.
     dissimilar : {"minus-one", "balanced"}, optional
-        S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs weigh the same; the preset's if not given.
+        S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs have equal total weight.
     loss : {"l2", "logistic"} or PairLoss
         The loss on pairs; the paper's is L2.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Epochs, learning rate and so on; the preset's by default.
+        Training schedule.
     seed : int
-        Of everything random.
+        Random seed.
 
     References
     ----------
@@ -172,7 +172,7 @@ class DDSH(DeepHasher):
         self.loss = loss
 
     def settings(self) -> Preset:
-        """Return the preset with the parameters that were given in its place."""
+        """Return the preset, overridden by the parameters that are not None."""
         if self.preset not in self.presets:
             raise UnknownName("preset", self.preset, self.presets)
         names = ("training", "n_inner", "n_omega", "solver", "context", "dissimilar")
@@ -183,7 +183,7 @@ class DDSH(DeepHasher):
         return self.settings().training
 
     def describe_params(self) -> dict[str, Any]:
-        """Return every parameter but the backbone as plain JSON, with those of the preset filled in."""
+        """Return every parameter except the backbone as plain JSON, with the preset resolved."""
         settings = self.settings()
         names = ("n_inner", "n_omega", "solver", "context", "dissimilar")
         loss = self.loss if isinstance(self.loss, str) else repr(self.loss)
@@ -206,10 +206,8 @@ class DDSH(DeepHasher):
             raise InvalidInput(f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller.")
         some = labels.take(np.argsort(self._rng(5).random(len(labels)))[:_SAMPLE])
         if some.similar(some).all():
-            raise InvalidInput(
-                "All images are similar to each other (one class only?): there is nothing to tell apart."
-            )
-        # Random codes at the start, as in the authors' release.
+            raise InvalidInput("All images are similar to each other (one class only?): there is nothing to learn.")
+        # Random initial codes, as in the authors' release.
         self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
         self._omega: Rows = np.empty(0, np.int64)
 
@@ -240,7 +238,7 @@ class DDSH(DeepHasher):
         return gamma, full_objective(B_omega, B_gamma, S_omega, S_gamma) / n
 
     def _linear(self) -> NDArray[np.float64] | None:
-        """Return what else draws the codes of Omega, if anything: a linear term for each bit."""
+        """Return an additional linear term for each bit of Omega's codes, or None."""
         return None
 
     def _similarity(self, rows: Rows) -> NDArray[np.float64]:
@@ -249,12 +247,12 @@ class DDSH(DeepHasher):
         S = np.where(similar, 1.0, -dissimilar_weight(similar, self._settings.dissimilar))
         if isinstance(self._labels, MultiLabels):
             many = np.diff(self._labels.matrix.indptr) > 1
-            # Dissimilar pairs of two multi-label images say little: the authors give them S = 0.
+            # Dissimilar pairs of two multi-label images are uninformative: the authors set S = 0.
             S[~similar & many[rows][:, None] & many[self._omega][None, :]] = 0.0
         return S
 
     def _prepare_targets(self, gamma: Rows, B_omega: NDArray[np.int8], S_gamma: NDArray[np.float64]) -> None:
-        """Keep the targets of this epoch's loss on the device."""
+        """Store the targets of this epoch's loss, on the device."""
         device = self.model_.head.weight.device
         self._gamma = gamma
         self._targets = torch.from_numpy(B_omega.astype(np.float32)).to(device)
@@ -282,8 +280,8 @@ class DDSH(DeepHasher):
 class DDSH0(DDSH):
     """DDSH with frozen features: only the hash layer learns (the paper's variant DDSH0).
 
-    All else is as in DDSH but the rate of the preset ``tuned``, 0.5 to 5e-3, which scored better on validation.
-    `n_frozen` is without effect.
+    The preset ``tuned`` has a learning rate of 0.5 to 5e-3, which scored better on validation; everything else is as in
+    DDSH. `n_frozen` of the backbone has no effect.
     """
 
     card = replace(DDSH.card, name="ddsh0", title="DDSH with frozen features")
@@ -294,11 +292,11 @@ class DDSH0(DDSH):
 
 
 class DDSHMAC(DDSH):
-    """DDSH with auxiliary coordinates: similarities guide the codes only, and the network follows the codes.
+    """DDSH with auxiliary coordinates (the paper's variant DDSH-MAC).
 
-    The paper's variant DDSH-MAC minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are
-    learned from the similarities, drawn towards the outputs; the network is trained to put them out. All else is as in
-    DDSH but the mini-batches of the preset ``tuned``: 128 images, which scored better on validation.
+    Minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are learned from the similarities and
+    pulled towards the outputs; the network is trained to predict the codes. The preset ``tuned`` has mini-batches of
+    128 images, which scored better on validation; everything else is as in DDSH.
 
     Parameters
     ----------
@@ -352,7 +350,7 @@ class DDSHMAC(DDSH):
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         gamma, objective = super()._begin_epoch(number)
         pull = self.mac_weight * len(self._omega) * self.n_bits
-        # COSDISH: the codes of Gamma are the signs of S B^Omega, here drawn towards the outputs; 0 keeps the old bit.
+        # COSDISH: the codes of Gamma are the signs of S B^Omega, here pulled towards the outputs; 0 keeps the bit.
         wanted = self.n_bits * (self._S_gamma @ self._B[self._omega]) + pull * self._A[gamma]
         self._B[gamma] = np.where(wanted > 0, 1, np.where(wanted < 0, -1, self._B[gamma]))
         return np.arange(len(self._B)), objective

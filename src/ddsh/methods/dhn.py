@@ -16,11 +16,11 @@ __all__ = ["DHN"]
 class DHN(DeepHasher):
     """Deep hashing network.
 
-    With z = tanh(u) of the network's outputs u, the inner products of the pairs of a mini-batch explain which are
-    similar, p(similar) = sigmoid(z_i.z_j), and a quantisation loss log cosh(abs(z) - 1) draws every z to -1 or 1. The
-    inner product is not scaled, neither in the paper nor in the authors' release.
+    With z = tanh(u) of the network's outputs u, the inner products of the pairs of a mini-batch model their similarity,
+    p(similar) = sigmoid(z_i.z_j), and a quantisation loss log cosh(abs(z) - 1) pulls every z towards -1 or 1. The inner
+    product is not scaled, neither in the paper nor in the authors' release.
 
-    The loss is the mean cross-entropy of all pairs, an image with itself included, plus `quantisation` times the mean
+    The loss is the mean cross-entropy of all pairs, including an image with itself, plus `quantisation` times the mean
     over images of the quantisation loss, summed over bits: the authors' scale.
 
     Parameters
@@ -33,9 +33,9 @@ class DHN(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Epochs, learning rate and so on; chosen on validation by default.
+        Training schedule; the default was chosen on validation.
     seed : int
-        Of everything random.
+        Random seed.
 
     References
     ----------

@@ -21,27 +21,27 @@ __all__ = ["DPSH"]
 class DPSH(DeepHasher):
     """Deep pairwise-supervised hashing.
 
-    The network's outputs u are drawn towards codes b = sign(u) while their inner products explain which pairs are
-    similar: p(similar) = sigmoid(u_i.u_j / 2). Every mini-batch is compared with all n training images; the outputs of
-    those that are not in it are the ones they had when they were last seen.
+    The network's outputs u are pulled towards codes b = sign(u) while their inner products model the similarity of
+    pairs: p(similar) = sigmoid(u_i.u_j / 2). Every mini-batch is compared with all n training images; images outside
+    the mini-batch keep the outputs of the last time they were seen.
 
     The loss is the mean negative log-likelihood of the pairs of a mini-batch with all images, plus eta / 2n times the
-    mean of ||b - u||^2: the paper's objective divided by 2n^2, so that the learning rate does not depend on n. The 2 is
-    there because the objective has every pair twice, and a mini-batch meets it from one side only.
+    mean of ||b - u||^2: the paper's objective divided by 2n^2, so that the learning rate does not depend on n. The
+    factor 2 is due to the objective, which has every pair twice, while a mini-batch has it once.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     eta : float
-        Weight of the quantisation term, as in the paper's objective, where it stands beside a sum over n^2 pairs; the
-        authors use 10 on CIFAR-10.
+        Weight of the quantisation term, as in the paper's objective, which sums over n^2 pairs; the authors use 10 on
+        CIFAR-10.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Epochs, learning rate and so on; chosen on validation by default.
+        Training schedule; the default was chosen on validation.
     seed : int
-        Of everything random.
+        Random seed.
 
     References
     ----------
@@ -49,7 +49,7 @@ class DPSH(DeepHasher):
     2016.
     Differs from the paper in the network, the learning rate, which falls geometrically, mini-batches of 32 instead of
     128, mirrored images, and fewer epochs.
-    Similar pairs are not weighted up: of ten balanced classes they are a tenth, as published.
+    Similar pairs are not up-weighted: with ten balanced classes they are a tenth of all pairs, as published.
     """
 
     card = MethodCard(
@@ -62,7 +62,7 @@ class DPSH(DeepHasher):
         inputs="images",
         deviations=("mini-batches of 32, a rate that falls geometrically, mirrored images, fewer epochs",),
     )
-    # Chosen on validation (experiments/choose-cifar10.toml): many small steps; momentum makes the outputs go to zero.
+    # Chosen on validation (experiments/choose-cifar10.toml): many small steps; momentum lets the outputs collapse.
     default_training = Training(epochs=12, learning_rate=0.3, final_lr=3e-3, batch_size=32, flip=True)
     needs_whole_batch = True
 
@@ -85,7 +85,7 @@ class DPSH(DeepHasher):
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
-        # Zeros say nothing: an image counts from when it is first seen.
+        # Zeros have no effect on the loss: an image counts once it has been seen.
         self._U = np.zeros((len(labels), self.n_bits), np.float32)
 
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:

@@ -16,9 +16,9 @@ __all__ = ["DSH"]
 class DSH(DeepHasher):
     """Deep supervised hashing.
 
-    The pairs of a mini-batch are drawn together where they are similar and driven apart to a squared distance of 2c
-    where they are not, c the code length; a regulariser draws every output to -1 or 1. The loss is the mean over pairs
-    of half of that and `quantisation` times the regulariser of both images, divided by c: one learning rate then suits
+    Similar pairs of a mini-batch are pulled together and dissimilar ones pushed apart, up to a squared distance of 2c,
+    where c is the code length; a regulariser pulls every output towards -1 or 1. The loss is the mean over pairs of
+    half of that and `quantisation` times the regulariser of both images, divided by c, so that one learning rate suits
     every code length.
 
     Parameters
@@ -30,9 +30,9 @@ class DSH(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Epochs, learning rate and so on; chosen on validation by default.
+        Training schedule; the default was chosen on validation.
     seed : int
-        Of everything random.
+        Random seed.
 
     References
     ----------
@@ -81,6 +81,6 @@ class DSH(DeepHasher):
         norms = outputs.square().sum(1)
         squared = norms[:, None] + norms - 2 * outputs @ outputs.T
         pairs = torch.where(similar, squared, functional.relu(2 * self.n_bits - squared)) / 2
-        n_pairs = max(len(rows) * (len(rows) - 1) // 2, 1)  # the last mini-batch may hold one image: no pair
+        n_pairs = max(len(rows) * (len(rows) - 1) // 2, 1)  # the last mini-batch may have one image and no pair
         regulariser = (outputs.abs() - 1).abs().sum(1).mean()
         return (pairs.triu(1).sum() / n_pairs + 2 * self.quantisation * regulariser) / self.n_bits

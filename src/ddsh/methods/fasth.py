@@ -1,7 +1,7 @@
-"""FastH: each bit is inferred from similarities by block-wise graph cuts, then learned by boosted trees."""
+"""FastH: bits inferred by graph cuts, and predicted by boosted trees."""
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
@@ -19,50 +19,52 @@ from ddsh.methods.base import MethodCard
 __all__ = ["FastH"]
 
 Loss: TypeAlias = Literal["hinge", "ksh"]
-"""How far apart dissimilar items should be; see `MARGINS`."""
+"""Target distance of dissimilar items; see `MARGINS`."""
 
 Signs: TypeAlias = NDArray[np.int8]
 Items: TypeAlias = NDArray[np.integer[Any]]
 Weights: TypeAlias = NDArray[np.float64]
 Relation: TypeAlias = "sparse.csr_array[Any]"
-"""The sampled pairs, both ways: 1 + d for a similar pair and -(1 + d) for a dissimilar one, d bits apart so far."""
+"""Sampled pairs, symmetric: 1 + d for a similar pair, -(1 + d) for a dissimilar one, d their distance so far."""
 
 MARGINS: Mapping[str, float] = {"hinge": 0.5, "ksh": 1.0}
-"""The share of the bits by which a loss wants dissimilar items to differ."""
+"""Fraction of the bits in which dissimilar items should differ, by loss."""
 
 _Drawn: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int16]]
 _KINDS_AT_ONCE = 256
 
 
 class FastH(TwoStepHasher):
-    """Fast supervised hashing: bits inferred from similarities by graph cuts, and boosted trees that predict them.
+    """Fast supervised hashing.
+
+    Bits are inferred from similarities by block-wise graph cuts, and predicted by boosted trees.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     loss : {"hinge", "ksh"}
-        ``"hinge"`` asks dissimilar items to differ in half of the bits, ``"ksh"`` in all of them: that is the L2 loss
-        on inner products.
+        With ``"hinge"`` dissimilar items should differ in half of the bits, with ``"ksh"`` in all of them (the L2 loss
+        on inner products).
     n_similar : int
-        Similar items sampled for each item; memory and time grow with these pairs, never with all pairs.
+        Similar items sampled per item; memory and time grow with the sampled pairs only.
     n_dissimilar : int
-        Dissimilar items sampled for each item.
+        Dissimilar items sampled per item.
     n_rounds : int
-        How often all blocks are solved for one bit.
+        Rounds over all blocks per bit.
     extension : {"trees", "linear", "kernel", "cnn"} or Extension
-        What learns the codes out of sample; the paper's is ``"trees"``.
+        Model that predicts the codes; the paper's is ``"trees"``.
     seed : int
-        Of the sampled pairs, the order of the blocks, and the extension.
+        Random seed of the sampled pairs, the order of the blocks, and the extension.
 
     References
     ----------
     Lin, G., Shen, C., Shi, Q., van den Hengel, A. and Suter, D. "Fast Supervised Hashing with Decision Trees for
     High-Dimensional Data." CVPR 2014. Lin, G., Shen, C. and van den Hengel, A. "Supervised Hashing Using Graph Cuts
     and Boosted Decision Trees." TPAMI 2015. Numbers of pairs and rounds are those of the authors' demonstration.
-    Differs from the paper in inferring all bits before the first tree grows: a bit makes up for the faults of the bits
-    inferred before it, not of those that trees predict; in giving all items the same weight in the trees, where the
-    paper adds up the weights of an item's pairs; and in LightGBM's gradient boosting in place of AdaBoost.
+    Differs from the paper in inferring all bits before the first tree is grown, so that a bit corrects the errors of
+    the inferred bits before it, not of those that trees predict; in equal weights of all items in the trees, where the
+    paper sums the weights of an item's pairs; and in LightGBM's gradient boosting instead of AdaBoost.
     """
 
     card = MethodCard(
@@ -122,16 +124,16 @@ class FastH(TwoStepHasher):
 
 
 def sample_relation(labels: Labels, n_similar: int, n_dissimilar: int, rng: np.random.Generator) -> Relation:
-    """Return up to so many similar and dissimilar pairs of every item, all of them zero bits apart.
+    """Sample similar and dissimilar pairs of every item, at distance 0.
 
     Parameters
     ----------
     labels : Labels
-        Of n items.
+        Labels of n items.
     n_similar, n_dissimilar : int
-        How many pairs each item asks for; it may get more, since every pair counts for both of its items.
+        Pairs sampled per item, at most; an item may have more, since every pair counts for both of its items.
     rng : numpy Generator
-        Equal states give equal pairs.
+        Source of randomness.
 
     Returns
     -------
@@ -139,43 +141,60 @@ def sample_relation(labels: Labels, n_similar: int, n_dissimilar: int, rng: np.r
         +1 for a similar pair, -1 for a dissimilar one, symmetric.
     """
     drawn: list[_Drawn] = []
-    for members, alike in _alike_by_kind(labels):
-        # A matrix of pairs may name a pair one way only; since 2 - 1 is above zero, it counts as similar both ways.
-        drawn.append(_draw(members, np.flatnonzero(alike), n_similar, 2, rng))
-        drawn.append(_draw(members, np.flatnonzero(~alike), n_dissimilar, -1, rng))
-    items, partners, signs = (np.concatenate(part) for part in zip(*drawn, strict=True))
-    one_way = sparse.csr_array((signs, (items, partners)), shape=(len(labels), len(labels)))
+    kinds, kind_of = labels.distinct()
+    members = np.split(np.argsort(kind_of, kind="stable"), np.cumsum(np.bincount(kind_of))[:-1])
+    for start in range(0, len(kinds), _KINDS_AT_ONCE):
+        similar = kinds.take(slice(start, start + _KINDS_AT_ONCE)).similar(kinds)
+        for row in range(len(similar)):
+            alike, items = similar[row][kind_of], members[start + row]
+            # A matrix of pairs may have a pair one way only; since 2 - 1 is above zero, it counts as similar both ways.
+            drawn.append(_draw(items, np.flatnonzero(alike), n_similar, 2, rng))
+            drawn.append(_draw(items, np.flatnonzero(~alike), n_dissimilar, -1, rng))
+    firsts, partners, signs = (np.concatenate(part) for part in zip(*drawn, strict=True))
+    one_way = sparse.csr_array((signs, (firsts, partners)), shape=(len(labels), len(labels)))
     both_ways = sparse.csr_array(one_way + one_way.T)
     return _with_data(both_ways, np.sign(both_ways.data))
 
 
 def build_groups(labels: Labels, relation: Relation, rng: np.random.Generator) -> list[Items]:
-    """Return groups of items without a dissimilar pair among them; they may overlap, and every item is in one.
+    """Return groups of items without a dissimilar pair.
 
-    A class is a group; items without a class (or all, where similarity is given pair by pair) are gathered greedily.
+    Groups may overlap, and every item is in at least one. A class is a group; items without a class (or all items, if
+    similarity is given by pairs) are grouped greedily.
     """
     groups: list[Items] = [np.flatnonzero(labels.having(label)) for label in labels.classes()]
     left = np.ones(len(labels), np.bool_)
     for group in groups:
         left[group] = False
     while left.any():
-        groups.append(_grow_group(relation, left, rng))
+        # From a random item on, add the items similar to it and then others, as long as no pair is dissimilar.
+        root = rng.choice(np.flatnonzero(left))
+        candidates = np.concatenate([[root], _partners(relation, root, 1), rng.permutation(np.flatnonzero(left))])
+        barred = np.zeros(len(left), np.bool_)
+        members = []
+        for item in candidates:
+            if not barred[item]:
+                members.append(item)
+                barred[item] = True
+                barred[_partners(relation, item, -1)] = True
+        groups.append(np.sort(np.array(members, np.intp)))
         left[groups[-1]] = False
     return groups
 
 
 @dataclass(frozen=True)
 class Block:
-    """Items that are solved together, and where their pairs are in a relation.
+    """Items that are solved together, with the entries of their pairs.
 
     Parameters
     ----------
     items : ndarray of int, shape (m,)
         Row numbers.
     inside, first, second : ndarray of int
-        The pairs of two items of the block, each once: their entries, and their ends as places in `items`.
+        Pairs inside the block, each once: entries in the relation, and both ends as positions in `items`.
     across, member, other : ndarray of int
-        The pairs with items outside: their entries, the end as a place in `items`, and the row number of the other.
+        Pairs with items outside: entries in the relation, the end inside as a position in `items`, and the row number
+        of the other end.
     """
 
     items: Items
@@ -188,56 +207,68 @@ class Block:
 
 
 def build_blocks(groups: Sequence[Items], relation: Relation) -> list[Block]:
-    """Find the pairs of each group."""
+    """Return a block with the pairs of each group."""
     entries = _with_data(relation, np.arange(relation.nnz, dtype=relation.indices.dtype))
-    return [_block(items, entries) for items in groups]
+    blocks = []
+    for items in groups:
+        rows = entries[items]
+        places = np.arange(len(items), dtype=rows.indices.dtype)
+        place_of = np.full(entries.shape[0], -1, places.dtype)
+        place_of[items] = places
+        member, end = np.repeat(places, np.diff(rows.indptr)), place_of[rows.indices]
+        inside, across = np.flatnonzero(end > member), np.flatnonzero(end < 0)
+        pairs = rows.data[inside], member[inside], end[inside]
+        blocks.append(Block(items, *pairs, rows.data[across], member[across], rows.indices[across]))
+    return blocks
 
 
 def pair_weights(relation: Relation, n_known: int, margin: float) -> Weights:
-    """Return how much the loss of each pair falls if its items differ in the next bit.
+    """Return the decrease of the loss of each pair if its items differ in the next bit.
 
-    At bit r, the loss of a similar pair is d^2 and that of a dissimilar one max(m r - d, 0)^2, d bits apart.
+    At bit r, the loss of a similar pair is d^2 and that of a dissimilar one max(m r - d, 0)^2, d their distance.
 
     Parameters
     ----------
     relation : sparse array
         The pairs and their distances in the known bits.
     n_known : int
-        How many bits are known: r - 1.
+        Number of known bits, r - 1.
     margin : float
-        The share m of the bits by which dissimilar items should differ.
+        Fraction m of the bits in which dissimilar items should differ.
 
     Returns
     -------
     ndarray
-        One weight for each entry of the relation: below zero for similar pairs, never so for dissimilar ones.
+        Weight of each entry of the relation: negative for similar pairs, never negative for dissimilar ones.
     """
     distance = np.arange(n_known + 2.0)
     similar = -np.diff(np.square(distance))
     dissimilar = -np.diff(np.square(np.maximum(margin * (n_known + 1) - distance, 0)))
-    # Entry s of a relation finds its weight at s, those below zero from the end.
+    # The weight of entry s is at index s; negative ones count from the end.
     weights: Weights = np.concatenate([[0], similar, dissimilar[::-1]])[relation.data]
     return weights
 
 
 def infer_bit(weights: Weights, blocks: Sequence[Block], bit: Signs, rng: np.random.Generator) -> Signs:
-    """Lower the sum of w_ij b_i b_j over all pairs, once block after block in random order, each solved exactly.
+    """Decrease the sum of w_ij b_i b_j over all pairs by block coordinate descent.
+
+    Each block is solved once, exactly, in random order.
 
     Parameters
     ----------
     weights : ndarray
-        The w of each entry of a relation, nowhere above zero inside a block.
+        Weight w of each entry of a relation, never positive inside a block.
     blocks : sequence of Block
-        The items that are solved together.
+        Items that are solved together.
     bit : ndarray of -1 and +1, shape (n,)
-        Where the descent starts; it is left as it is.
+        Starting point; not modified.
     rng : numpy Generator
-        Equal states give equal bits.
+        Source of randomness.
 
     Returns
     -------
     ndarray of int8, shape (n,)
-        The bit of every item, never worse than the start.
+        The bit of every item, never worse than the starting point.
     """
     better = bit.copy()
     for number in rng.permutation(len(blocks)):
@@ -249,21 +280,23 @@ def infer_bit(weights: Weights, blocks: Sequence[Block], bit: Signs, rng: np.ran
 
 
 def cut(first: Items, second: Items, capacity: Weights, pull: Weights) -> Signs:
-    """Minimise pull'b - sum of capacity * b_first b_second over b in {-1, +1}^m, exactly.
+    """Minimise pull'b - sum of capacity * b_first b_second over b in {-1, +1}^m.
+
+    The minimum is exact.
 
     Parameters
     ----------
     first, second : ndarray of int
         The pairs, each once.
     capacity : ndarray
-        Theirs, none below zero: that makes the problem submodular.
+        Capacity of each pair, not negative, which makes the problem submodular.
     pull : ndarray, shape (m,)
         The linear term.
 
     Returns
     -------
     ndarray of int8, shape (m,)
-        The vector of -1 and +1.
+        Vector of -1 and +1.
     """
     # With b_i b_j = 1 - 2 [b_i != b_j], half the objective is a constant and the capacity of a cut that ends at the
     # source for -1 and at the sink for +1.
@@ -276,27 +309,18 @@ def cut(first: Items, second: Items, capacity: Weights, pull: Weights) -> Signs:
 
 
 def add_bit(relation: Relation, bit: Signs) -> Relation:
-    """Return the pairs with their distances after one bit more."""
+    """Return the relation with distances updated by one more bit."""
     differs = np.repeat(bit, np.diff(relation.indptr)) != bit[relation.indices]
     return _with_data(relation, relation.data + np.sign(relation.data) * differs)
 
 
 def _with_data(relation: Relation, data: NDArray[Any]) -> Relation:
-    """Return other numbers for the same pairs."""
+    """Return a relation of the same pairs with other data."""
     return sparse.csr_array((data, relation.indices, relation.indptr), shape=relation.shape)
 
 
-def _alike_by_kind(labels: Labels) -> Iterator[tuple[Items, NDArray[np.bool_]]]:
-    """Yield, for each distinct label set, the items that have it and which of all items are similar to them."""
-    kinds, kind_of = labels.distinct()
-    members = np.split(np.argsort(kind_of, kind="stable"), np.cumsum(np.bincount(kind_of))[:-1])
-    for start in range(0, len(kinds), _KINDS_AT_ONCE):
-        alike = kinds.take(slice(start, start + _KINDS_AT_ONCE)).similar(kinds)
-        yield from ((members[start + row], alike[row][kind_of]) for row in range(len(alike)))
-
-
 def _draw(members: Items, pool: Items, count: int, sign: int, rng: np.random.Generator) -> _Drawn:
-    """Pair every member with `count` random others, or with the whole smaller pool; no item with itself."""
+    """Pair every member with `count` random items of `pool`, never with itself."""
     if len(pool) <= count:
         partners = np.tile(pool, len(members))
     else:
@@ -306,41 +330,15 @@ def _draw(members: Items, pool: Items, count: int, sign: int, rng: np.random.Gen
     return items[other].astype(np.int32), partners[other].astype(np.int32), np.full(other.sum(), sign, np.int16)
 
 
-def _grow_group(relation: Relation, left: NDArray[np.bool_], rng: np.random.Generator) -> Items:
-    """Gather, from a random item on, those similar to it and then others that are left, as long as no pair clashes."""
-    root = rng.choice(np.flatnonzero(left))
-    candidates = np.concatenate([[root], _partners(relation, root, 1), rng.permutation(np.flatnonzero(left))])
-    barred = np.zeros(len(left), np.bool_)
-    group = []
-    for item in candidates:
-        if not barred[item]:
-            group.append(item)
-            barred[item] = True
-            barred[_partners(relation, item, -1)] = True
-    return np.sort(np.array(group, np.intp))
-
-
-def _block(items: Items, entries: Relation) -> Block:
-    """Find the pairs of some items in the numbered entries of a relation."""
-    rows = entries[items]
-    places = np.arange(len(items), dtype=rows.indices.dtype)
-    place_of = np.full(entries.shape[0], -1, places.dtype)
-    place_of[items] = places
-    member, end = np.repeat(places, np.diff(rows.indptr)), place_of[rows.indices]
-    inside, across = np.flatnonzero(end > member), np.flatnonzero(end < 0)
-    pairs = rows.data[inside], member[inside], end[inside]
-    return Block(items, *pairs, rows.data[across], member[across], rows.indices[across])
-
-
 def _partners(relation: Relation, item: int, sign: int) -> NDArray[np.int32]:
-    """Return the items that form a similar (+1) or dissimilar (-1) pair with one item."""
+    """Return the items in a similar (+1) or dissimilar (-1) pair with `item`."""
     row = slice(relation.indptr[item], relation.indptr[item + 1])
     partners: NDArray[np.int32] = relation.indices[row][np.sign(relation.data[row]) == sign]
     return partners
 
 
 def load_maxflow() -> ModuleType:
-    """Return PyMaxflow, or say how to get it."""
+    """Import PyMaxflow; raise with the command that installs it if it is missing."""
     try:
         return importlib.import_module("maxflow")
     except ModuleNotFoundError as error:

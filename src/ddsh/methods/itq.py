@@ -1,6 +1,4 @@
-"""ITQ: the rotation of the principal directions under which signs lose least."""
-
-# ruff: noqa: N803 -- arguments carry the paper's letters
+"""ITQ: iterative quantisation of principal components."""
 
 from contextlib import suppress
 from functools import partial
@@ -24,17 +22,17 @@ _DENSE_SHARE = 32
 
 
 class ITQ(Hasher):
-    """Iterative quantisation: PCA, then the rotation that brings the outputs closest to their signs.
+    """Iterative quantisation: PCA and a rotation with minimal quantisation error.
 
     Parameters
     ----------
     n_bits : int
-        Code length; at most the number of directions in which the training features vary, which is below the number
-        of items and at most that of features.
+        Code length; at most the rank of the centred training features, which is less than the number of items and at
+        most the number of features.
     n_iterations : int
         Alternations between codes and rotation.
     seed : int
-        Of the rotation at the start.
+        Random seed of the initial rotation.
 
     Attributes
     ----------
@@ -45,8 +43,8 @@ class ITQ(Hasher):
     rotation_ : ndarray, shape (n_bits, n_bits)
         The learned rotation, orthogonal.
     errors_ : ndarray, shape (n_iterations + 1,)
-        The quantisation error, the sum of (sign - output)^2 over items and bits, at the start and after each
-        alternation; it never rises.
+        Quantisation error, the sum of (sign - output)^2 over items and bits, before the first and after each
+        alternation; it never increases.
 
     References
     ----------
@@ -83,14 +81,25 @@ class ITQ(Hasher):
         components = _principal_directions(centred, self.n_bits)
         if components.shape[1] < self.n_bits:
             raise InvalidInput(
-                "itq gives at most one bit for each direction in which the training features vary:"
+                "itq has at most one bit for each direction in which the training features vary:"
                 f" {components.shape[1]} for n_samples={len(features)}, n_features={features.shape[1]}, but n_bits is"
                 f" {self.n_bits}. Ask for fewer bits, give more items or the features of a wider network, or use lsh,"
                 " which takes any number."
             )
-        start = _random_rotation(self.n_bits, np.random.Generator(np.random.PCG64(self.seed)))
-        self.rotation_, self.errors_ = _rotate(centred @ components, start, self.n_iterations)
-        self.mean_, self.components_ = mean, components
+        rng = np.random.Generator(np.random.PCG64(self.seed))
+        Q, triangle = np.linalg.qr(rng.standard_normal((self.n_bits, self.n_bits)))
+        # With these signs all rotations are equally likely, however QR is computed.
+        R: _Floats = Q * np.sign(triangle.diagonal())
+        V = centred @ components
+        B, error = _quantise(V @ R)
+        errors = [error]
+        for _ in range(self.n_iterations):
+            # With V'B = U s W', |B - VR|^2 is least at R = U W' (an orthogonal Procrustes problem).
+            U, _, W_transposed = np.linalg.svd(V.T @ B)
+            R = U @ W_transposed
+            B, error = _quantise(V @ R)
+            errors.append(error)
+        self.mean_, self.components_, self.rotation_, self.errors_ = mean, components, R, np.array(errors)
 
     def _project(self, features: _Floats) -> Outputs:
         projection = self.components_ @ self.rotation_
@@ -99,11 +108,16 @@ class ITQ(Hasher):
 
 
 def _principal_directions(centred: _Floats, n_directions: int) -> _Floats:
-    """Return the directions of largest variance as columns; fewer than asked for where the features vary in fewer."""
+    """Return the directions of largest variance as columns, at most the rank."""
     n_items, n_features = centred.shape
     is_wide = n_features > n_items
     matrix = centred @ centred.T if is_wide else centred.T @ centred
-    values, directions = _leading_eigenvectors(matrix, n_directions, max(centred.shape))
+    values, directions = _eigenvectors(matrix, min(n_directions, len(matrix)))
+    # The rounding error of a sum of max(n, d) products, as a fraction of the squared norms, whose sum is the trace.
+    rounding = max(centred.shape) * np.finfo(np.float64).eps * matrix.trace()
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > rounding]
+    values, directions = values[order], directions[:, order]
     if is_wide:
         directions = (centred.T @ directions) / np.sqrt(values)
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
@@ -111,50 +125,19 @@ def _principal_directions(centred: _Floats, n_directions: int) -> _Floats:
     return signed
 
 
-def _leading_eigenvectors(matrix: _Floats, n_vectors: int, n_terms: int) -> tuple[_Floats, _Floats]:
-    """Return the largest eigenvalues that are more than rounding, the largest first, and their vectors as columns."""
-    values, vectors = _eigenvectors(matrix, min(n_vectors, len(matrix)))
-    # Sums of `n_terms` products are wrong by no more than this share of the squared norms, which the trace adds up.
-    rounding = n_terms * np.finfo(np.float64).eps * matrix.trace()
-    order = np.argsort(-values, kind="stable")
-    order = order[values[order] > rounding]
-    return values[order], vectors[:, order]
-
-
 def _eigenvectors(matrix: _Floats, n_vectors: int) -> tuple[_Floats, _Floats]:
     """Return the largest eigenvalues and their vectors, in any order."""
     side = len(matrix)
-    # Few of many: Lanczos takes a fraction of the time. It gives up on a matrix of zeros.
+    # For few of many eigenvectors Lanczos is much faster. It fails for a matrix of zeros.
     if side > max(_DENSE_SIDE, _DENSE_SHARE * n_vectors):
         start = np.random.Generator(np.random.PCG64(0)).standard_normal(side)
-        # Half of a symmetric matrix is all that need be read; BLAS wants it by columns, which are its rows.
+        # dsymv reads half of a symmetric matrix; BLAS stores it by columns, which are its rows.
         product = LinearOperator(matrix.shape, matvec=partial(linalg.blas.dsymv, 1.0, matrix.T), dtype=matrix.dtype)
         with suppress(ArpackError):
             values, vectors = eigsh(product, n_vectors, which="LA", v0=start)
             return values, vectors
     values, vectors = linalg.eigh(matrix, subset_by_index=(side - n_vectors, side - 1))
     return values, vectors
-
-
-def _random_rotation(side: int, rng: np.random.Generator) -> _Floats:
-    """Return an orthogonal matrix, all equally likely."""
-    Q, triangle = np.linalg.qr(rng.standard_normal((side, side)))
-    # Without these signs the draw would depend on how QR is computed.
-    rotation: _Floats = Q * np.sign(triangle.diagonal())
-    return rotation
-
-
-def _rotate(V: _Floats, R: _Floats, n_iterations: int) -> tuple[_Floats, _Floats]:
-    """Return the rotation after `n_iterations` alternations from R, and the error at the start and after each."""
-    B, error = _quantise(V @ R)
-    errors = [error]
-    for _ in range(n_iterations):
-        # With V'B = U s W', |B - VR|^2 is least at R = U W' (an orthogonal Procrustes problem).
-        U, _, W_transposed = np.linalg.svd(V.T @ B)
-        R = U @ W_transposed
-        B, error = _quantise(V @ R)
-        errors.append(error)
-    return R, np.array(errors)
 
 
 def _quantise(outputs: _Floats) -> tuple[_Floats, float]:

@@ -1,4 +1,4 @@
-"""LFH: latent factors under a logistic likelihood of similarities; codes are their signs."""
+"""LFH: latent factor hashing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,33 +24,34 @@ _BLOCK_PAIRS = 1 << 22
 class LFH(TwoStepHasher):
     """Latent factor hashing.
 
-    Items are similar with probability sigmoid(u_i.u_j / 2), and u has a normal prior. The posterior is raised row by
-    row, by the maximum of a quadratic lower bound; each iteration looks at the similarities to a few sampled items.
+    Items are similar with probability sigmoid(u_i.u_j / 2), and u has a normal prior. The posterior is maximised row by
+    row with a quadratic lower bound; each iteration uses the similarities to a few sampled items. The codes are the
+    signs of the factors u.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     n_columns : int, optional
-        Sampled items, all where there are fewer; `n_bits` if not given.
+        Number of sampled items (all, if there are fewer); `n_bits` by default.
     beta : float
         Variance of the prior.
     n_iterations : int
-        How often columns are sampled and all rows updated.
+        Number of iterations, each with new columns and an update of all rows.
     extension : {"trees", "linear", "kernel", "cnn"} or Extension
-        What learns the codes: boosted trees, ridge regression, the same on Gaussian kernels, or a network; the items
-        are images for ``cnn``, features for the others.
+        Model that predicts the codes: boosted trees, ridge regression, ridge regression on Gaussian kernels, or a
+        network. The items are images for ``cnn``, features for the others.
     seed : int
-        Of everything random.
+        Random seed.
 
     Attributes
     ----------
     codes_ : BinaryCodes
-        The learned codes of the training items; they are not saved with the model.
+        Learned codes of the training items; not saved with the model.
     learned_ : Learned
-        What the extension has learned.
+        The fitted extension.
     history_ : list of dict
-        Loss of every pass, where a network is trained.
+        Loss of every epoch, if the extension trains a network.
 
     References
     ----------
@@ -96,7 +97,7 @@ class LFH(TwoStepHasher):
                 raise InvalidInput(f"{name} must be above 0; got {value}.")
 
     def describe_params(self) -> dict[str, Any]:
-        """Return every parameter as plain JSON, the number of columns resolved."""
+        """Return every parameter as plain JSON, with the number of columns resolved."""
         return super().describe_params() | {"n_columns": self.n_columns or self.n_bits}
 
     def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
@@ -111,7 +112,9 @@ class LFH(TwoStepHasher):
 
 
 def update_others(U: _Array, labels: Labels, omega: _Rows, beta: float) -> None:  # noqa: N803
-    """Raise the posterior in all rows of U but `omega`, in place; only their similarities to `omega` count.
+    """Increase the posterior in all rows of U except `omega`, in place.
+
+    Only their similarities to `omega` are used.
 
     Parameters
     ----------
@@ -132,7 +135,9 @@ def update_others(U: _Array, labels: Labels, omega: _Rows, beta: float) -> None:
 
 
 def update_sampled(U: _Array, labels: Labels, omega: _Rows, beta: float) -> None:  # noqa: N803
-    """Raise the posterior in the rows `omega` of U, in place, one after the other, by their similarities to all items.
+    """Increase the posterior in the rows `omega` of U, one by one and in place.
+
+    Their similarities to all items are used.
 
     Parameters
     ----------
@@ -149,27 +154,27 @@ def update_sampled(U: _Array, labels: Labels, omega: _Rows, beta: float) -> None
     for rows in _blocks(omega, len(U)):
         for row, similar in zip(rows, labels.take(rows).similar(labels), strict=True):
             old = U[row].copy()
-            U[row] = 0.0  # an item does not count as similar to itself: a zero row adds nothing to the sums
+            U[row] = 0.0  # leaves out the pair of an item with itself: a zero row adds nothing to the sums
             gram -= np.outer(old, old)
             U[row] = old + linalg.solve(_curvature(gram, beta), gradient(old, U, similar, beta), assume_a="pos")
             gram += np.outer(U[row], U[row])
 
 
 def gradient(u: _Array, V: _Array, similar: NDArray[np.bool_], beta: float) -> _Array:  # noqa: N803
-    """Return the gradient of the log posterior in rows u, by their similarities to the items with factors V.
+    """Return the gradient of the log posterior in rows u, given the factors V.
 
-    Every pair counts twice, once from either side: sum over j of (s_j - a_j) v_j - u / beta, a = sigmoid(u.v / 2).
+    Every pair counts twice, once from each side: sum over j of (s_j - a_j) v_j - u / beta, a = sigmoid(u.v / 2).
     """
     slope: _Array = (similar - expit(u @ V.T / 2)) @ V - u / beta
     return slope
 
 
 def _curvature(gram: _Array, beta: float) -> _Array:
-    """Return -H of the quadratic lower bound: a (1 - a) is at most 1/4, so that -H is at least the true curvature."""
+    """Return -H of the quadratic lower bound: a (1 - a) is at most 1/4."""
     return gram / 8 + np.eye(len(gram)) / beta
 
 
 def _blocks(rows: _Rows, width: int) -> Iterator[_Rows]:
-    """Yield some rows at a time, so that blocks of `width` columns stay small."""
+    """Yield blocks of rows, so that a block of `width` columns fits in memory."""
     step = max(1, _BLOCK_PAIRS // width)
     return (rows[start : start + step] for start in range(0, len(rows), step))

@@ -1,4 +1,4 @@
-"""Losses on pairs: how far an inner product of codes is from what similarity asks."""
+"""Losses on pairs of codes: inner products against similarities."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ _Array: TypeAlias = NDArray[np.float64]
 class PairLoss(ABC):
     """A loss l(g, s) of the inner product g of two codes and their similarity s.
 
-    The inner product of codes of c bits lies between -c and c. Write :meth:`mean` and :meth:`values` to use a loss of
-    your own: ``DDSH(32, loss=MyLoss())``.
+    The inner product of codes of c bits lies between -c and c. Implement :meth:`mean` and :meth:`values` to use a
+    custom loss: ``DDSH(32, loss=MyLoss())``.
     """
 
     @abstractmethod
     def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
-        """Return the mean loss of pairs, scaled so that it does not grow with the code length."""
+        """Return the mean loss of pairs, on a scale independent of the code length."""
 
     @abstractmethod
     def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return the loss of each pair."""
 
     def slope(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
-        """Return half the rise of the loss from g - 1 to g + 1, which makes one open bit a quadratic problem."""
+        """Return (l(g + 1, s) - l(g - 1, s)) / 2, the coefficient of one unknown bit."""
         return (self.values(products + 1, similarity, n_bits) - self.values(products - 1, similarity, n_bits)) / 2
 
 
@@ -55,7 +55,10 @@ class L2Loss(PairLoss):
 
 @dataclass(frozen=True)
 class LogisticLoss(PairLoss):
-    """Negative log-likelihood with p(similar) = sigmoid(g / 2), as in LFH and DPSH; weighted by abs(s)."""
+    """Negative log-likelihood with p(similar) = sigmoid(g / 2), weighted by abs(s).
+
+    As in LFH and DPSH.
+    """
 
     def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
         """Return the mean negative log-likelihood."""
@@ -69,10 +72,11 @@ class LogisticLoss(PairLoss):
 
 
 LOSSES: Mapping[str, PairLoss] = {"l2": L2Loss(), "logistic": LogisticLoss()}
+"""Losses by name."""
 
 
 def as_loss(loss: str | PairLoss) -> PairLoss:
-    """Return a loss that is given by name or as an object."""
+    """Return a loss, given by name or as an object."""
     if isinstance(loss, PairLoss):
         return loss
     if not isinstance(loss, str):

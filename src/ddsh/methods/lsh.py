@@ -10,14 +10,16 @@ __all__ = ["LSH"]
 
 
 class LSH(Hasher):
-    """Locality-sensitive hashing: each bit is the sign of a random projection of the centred features.
+    """Locality-sensitive hashing: signs of random projections.
+
+    The features are centred first.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     seed : int
-        Of the random projection.
+        Random seed of the projection.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The methods by name; listing them imports none of them."""
+"""Registry of methods; listing the names imports no method."""
 
 import importlib
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ METHODS: Mapping[str, str] = {
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
 }
-"""The methods that come with ddsh: ``module:class`` by name."""
+"""Built-in methods: name to ``module:class``."""
 
 
 def method_names() -> list[str]:
-    """Return the names of all methods, those of installed plugins included."""
+    """Return the names of all methods, including installed plugins."""
     return sorted({*METHODS, *plugin_names("ddsh.methods")})
 
 
@@ -57,5 +57,5 @@ def get_method(name: str) -> "type[Hasher]":
     from ddsh.methods.base import Hasher
 
     if not (isinstance(found, type) and issubclass(found, Hasher)):
-        raise InvalidInput(f"{name} is no method: expected a subclass of ddsh.methods.Hasher.")
+        raise InvalidInput(f"{name} is not a method: expected a subclass of ddsh.methods.Hasher.")
     return found

@@ -1,4 +1,4 @@
-"""SDH: codes from which a linear classifier reads the labels, found bit by bit."""
+"""SDH: supervised discrete hashing."""
 
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
@@ -20,29 +20,29 @@ _Targets: TypeAlias = "sparse.csc_array[Any]"
 
 
 class SDH(Hasher):
-    """Supervised discrete hashing: codes that a linear classifier reads and a kernel machine predicts.
+    """Supervised discrete hashing.
 
-    Minimises |Y - BW|^2 + lambda |W|^2 + nu |B - F|^2 over codes B, the classifier W and the outputs F of a kernel
-    machine, where Y holds the labels as 0 and 1. New items are coded by F.
+    Minimises |Y - BW|^2 + lambda |W|^2 + nu |B - F|^2 over codes B, a linear classifier W and the outputs F of a kernel
+    machine, where Y are the labels as 0 and 1. New items are encoded by F.
 
     Parameters
     ----------
     n_bits : int
         Code length.
     n_anchors : int
-        Training items, drawn at random, to which the kernel compares; all of them where there are fewer.
+        Number of training items drawn as anchors of the kernel; all, if there are fewer.
     n_rounds : int
         Rounds of classifier, kernel machine and codes.
     n_sweeps : int
-        At most so many epochs over the bits when the codes are solved; fewer where a pass changes nothing.
+        Maximum number of sweeps over the bits per round; it stops early when no code changes.
     label_ridge : float
         The paper's lambda.
     nu : float
-        How much the codes heed the kernel machine.
+        Weight of the kernel machine.
     kernel_ridge : float
         Ridge of the kernel machine.
     seed : int
-        Of the anchors and of the codes at the start.
+        Random seed of the anchors and of the initial codes.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class SDH(Hasher):
     projection_ : ndarray, shape (m, n_bits)
         Weights of the kernel machine.
     offset_ : ndarray, shape (n_bits,)
-        Its constant term.
+        Constant term of the kernel machine.
 
     References
     ----------
     Shen, F., Shen, C., Liu, W. and Shen, H. T. "Supervised Discrete Hashing." CVPR 2015.
-    Differs from the paper in a kernel width that follows the data, and in a kernel machine with a small ridge (1,000
-    anchors are often nearly dependent) and a constant term, which the centred kernel leaves room for.
+    Differs from the paper in a kernel width computed from the data, and in a kernel machine with a small ridge (1,000
+    anchors are often nearly dependent) and a constant term.
     """
 
     card = MethodCard(
@@ -127,14 +127,14 @@ class SDH(Hasher):
 
 
 class KernelMachine:
-    """Ridge regression of codes on the kernel of the training items, factored once for all rounds.
+    """Ridge regression of codes on the kernel, factored once for all rounds.
 
     Parameters
     ----------
     kernel : ndarray, shape (n, m)
-        The training items' similarities to the anchors; they are centred here.
+        Kernel between training items and anchors; not centred.
     ridge : float
-        Weight of the squared norm of P; the offset is free.
+        Weight of the squared norm of P; the offset is not penalised.
     """
 
     def __init__(self, kernel: _Floats, ridge: float) -> None:
@@ -145,12 +145,12 @@ class KernelMachine:
         self._factor = linalg.cho_factor(gram)
 
     def fit(self, B: _Floats) -> tuple[_Floats, _Floats]:
-        """Return the weights P and the offset that bring kernel @ P + offset closest to the codes."""
+        """Return weights P and offset of the regression of B on the kernel."""
         P: _Floats = linalg.cho_solve(self._factor, self._centred.T @ B)
         return P, B.mean(axis=0) - self._mean @ P
 
     def outputs(self, B: _Floats) -> _Floats:
-        """Return F, what the machine fitted to the codes puts out for the training items."""
+        """Return F, the predictions for the training items after a fit to B."""
         P, _ = self.fit(B)
         fitted: _Floats = self._centred @ P + B.mean(axis=0)
         return fitted
@@ -163,23 +163,23 @@ def fit_classifier(B: _Floats, targets: _Targets, ridge: float) -> _Floats:
 
 
 def solve_codes(B: _Floats, pull: _Floats, coupling: _Floats, n_sweeps: int) -> _Floats:
-    """Lower |BW|^2 - 2 tr(B'Q) bit by bit (discrete cyclic coordinate descent).
+    """Decrease |BW|^2 - 2 tr(B'Q) by discrete cyclic coordinate descent.
 
     Parameters
     ----------
     B : ndarray of -1 and +1, shape (n, n_bits)
-        The codes at the start.
+        Initial codes.
     pull : ndarray, shape (n, n_bits)
         Q = YW' + nu F.
     coupling : ndarray, shape (n_bits, n_bits)
         WW'.
     n_sweeps : int
-        At most so many epochs over the bits.
+        Maximum number of sweeps over the bits.
 
     Returns
     -------
     ndarray of -1 and +1, shape (n, n_bits)
-        The codes at the end.
+        Final codes.
     """
     codes = np.array(B, order="F")
     for _ in range(n_sweeps):
@@ -192,12 +192,12 @@ def solve_codes(B: _Floats, pull: _Floats, coupling: _Floats, n_sweeps: int) -> 
 
 
 def best_bit(B: _Floats, pull: _Floats, coupling: _Floats, bit: int) -> _Floats:
-    """Return the best values of one bit while the others are held; where both are equally good, the bit stays."""
+    """Return the best values of one bit with the others fixed; ties keep the bit."""
     # The paper's closed form z = sign(q - B'W'v), where B', W' are without the bit and v is the bit's row of W.
     rest = coupling[:, bit].copy()
     rest[bit] = 0
-    wish = pull[:, bit] - B @ rest
-    return np.where(wish == 0, B[:, bit], np.sign(wish))
+    linear = pull[:, bit] - B @ rest
+    return np.where(linear == 0, B[:, bit], np.sign(linear))
 
 
 def _targets(labels: Labels) -> _Targets:
@@ -209,7 +209,7 @@ def _targets(labels: Labels) -> _Targets:
         )
     if len(labels.distinct()[0]) < 2:
         raise InvalidInput(
-            f"sdh learns to tell classes apart, but all {len(labels)} items have the same labels (one class only?)."
+            f"sdh needs at least two classes, but all {len(labels)} items have the same labels (one class only?)."
         )
     carriers = [np.flatnonzero(labels.having(label)) for label in labels.classes()]
     starts = np.cumsum([0, *map(len, carriers)])

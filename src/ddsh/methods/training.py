@@ -9,28 +9,28 @@ __all__ = ["Training", "TrainingStep"]
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained.
+    """Training schedule of a network.
 
     Parameters
     ----------
     epochs : int
         Number of epochs.
     learning_rate : float
-        At the start.
+        Initial learning rate.
     final_lr : float, optional
-        At the end; in between the rate falls geometrically. Constant if not given.
+        Learning rate at the end; it decays geometrically. Constant by default.
     batch_size : int
         Images in a mini-batch.
     head_factor : float
-        The hash layer learns this much faster than the rest.
+        Factor on the learning rate of the hash layer.
     momentum, weight_decay : float
-        Of stochastic gradient descent; weights and biases decay.
+        Of stochastic gradient descent; the decay applies to weights and biases.
     flip : bool
-        Mirror half of the images.
+        Mirror half of the images at random.
     crop : int
-        Shift images by up to this many pixels.
+        Shift images at random by up to this many pixels.
     checkpoint_seconds : float
-        Write a checkpoint at least this often (where there is a folder for them).
+        Maximum time between checkpoints.
     """
 
     epochs: int
@@ -53,12 +53,12 @@ class Training:
                 raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
 
     def scaled(self, learning_rate: float) -> "Training":
-        """Return the same training with another learning rate; the final rate keeps its ratio to it."""
+        """Return a copy with another learning rate; the final rate is scaled with it."""
         final = self.final_lr and self.final_lr * learning_rate / self.learning_rate
         return replace(self, learning_rate=learning_rate, final_lr=final)
 
     def rate(self, progress: float) -> float:
-        """Return the learning rate when this share of the training is done."""
+        """Return the learning rate after this fraction of the training."""
         if self.final_lr is None:
             return self.learning_rate
         return float(self.learning_rate * (self.final_lr / self.learning_rate) ** progress)
@@ -71,17 +71,17 @@ class TrainingStep:
     Parameters
     ----------
     done, total : int
-        Mini-batches.
+        Mini-batches done, and in total.
     epoch, epochs : int
-        Epochs; the first is 1.
+        Current epoch, from 1, and number of epochs.
     loss : float
-        Mean of this epoch so far.
+        Mean loss of this epoch so far.
     objective : float or None
-        The method's own objective, where it has one.
+        The method's objective, if it has one.
     bits_per_second : float
         Bits of code computed per second.
     seconds_left : float
-        Estimate.
+        Estimated remaining time.
     """
 
     done: int

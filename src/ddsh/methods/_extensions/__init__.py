@@ -1,4 +1,4 @@
-"""Out-of-sample extensions: the second step of every two-step method."""
+"""Out-of-sample extensions, the second step of two-step methods."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,15 +15,16 @@ __all__ = ["CNN", "EXTENSIONS", "Extension", "FitOptions", "Kernel", "Learned", 
 
 
 EXTENSIONS: Mapping[str, type[Extension]] = {cls.kind: cls for cls in (CNN, Kernel, Linear, Trees)}
+"""Extensions by name."""
 
 
 def as_extension(given: str | Mapping[str, Any] | Extension) -> Extension:
-    """Return an extension given by name, by plain values, or as an object.
+    """Return an extension, given by name, by plain values, or as an object.
 
     Parameters
     ----------
     given : str, mapping or Extension
-        A name of `EXTENSIONS`, ``{"kind": name}`` with parameters besides, or an extension.
+        A name of `EXTENSIONS`, a mapping with its ``kind`` and parameters, or an extension.
     """
     if isinstance(given, Extension):
         return given

@@ -16,6 +16,8 @@ from ddsh.methods.training import TrainingStep
 if TYPE_CHECKING:
     from ddsh.backbones import Backbone
 
+__all__ = ["Arrays", "Extension", "Features", "FitOptions", "Learned", "Signs", "check_positive"]
+
 Features: TypeAlias = NDArray[np.float64]
 Signs: TypeAlias = NDArray[np.int8]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
@@ -23,14 +25,14 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Checkpoints and progress of an extension that trains a network; others ignore them.
+    """Checkpoints and progress of an extension that trains a network.
 
     Parameters
     ----------
     checkpoints : path, optional
         Folder for checkpoints.
     resume : bool
-        Continue from the newest of them.
+        Continue from the newest checkpoint, if any.
     on_step : callable, optional
         Called after each mini-batch.
     """
@@ -46,25 +48,25 @@ class Learned(ABC):
     @property
     @abstractmethod
     def n_features(self) -> int | None:
-        """The width of the features it takes; None where it takes images."""
+        """Number of features; None for images."""
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """Loss of every epoch, where a network was trained."""
+        """Loss of every epoch, if a network was trained."""
         return []
 
     @abstractmethod
     def project(self, items: Any) -> Outputs:  # noqa: ANN401 -- features or images
-        """Return real outputs whose signs are the code, shape (n, n_bits)."""
+        """Return real outputs, shape (n, n_bits); their signs are the codes."""
 
     @abstractmethod
     def to_arrays(self) -> Arrays:
-        """Return all of it as named arrays, which the extension's ``restore`` takes back."""
+        """Return the state as named arrays, for :meth:`Extension.restore`."""
 
 
 @dataclass(frozen=True)
 class Extension(ABC):
-    """Learns to predict given codes of training items for new ones.
+    """Base class of models that learn to predict given codes.
 
     Subclasses are frozen dataclasses of parameters.
     """
@@ -72,20 +74,20 @@ class Extension(ABC):
     kind: ClassVar[str]
     inputs: ClassVar[Literal["features", "images"]] = "features"
 
-    def check_items(self, items: Any) -> Any:  # noqa: ANN401 -- whatever the caller calls items
-        """Return items as the extension takes them, or raise."""
+    def check_items(self, items: Any) -> Any:  # noqa: ANN401 -- features or images
+        """Return checked items, or raise."""
         return check_features(items)
 
     @abstractmethod
     def learn(self, items: Any, signs: Signs, *, seed: int, options: FitOptions) -> Learned:  # noqa: ANN401
-        """Learn to give each item its row of -1 and +1 in `signs`."""
+        """Learn to predict the rows of `signs` (-1 and +1) from the items."""
 
     @abstractmethod
     def restore(self, arrays: Arrays) -> Learned:
-        """Restore the arrays of :meth:`Learned.to_arrays`."""
+        """Return the fitted extension from the arrays of :meth:`Learned.to_arrays`."""
 
     def with_backbone(self, backbone: "Backbone") -> "Extension":
-        """Return the extension with another backbone, or as it is where it takes features."""
+        """Return the extension with another backbone, if it takes images."""
         return self
 
     @property

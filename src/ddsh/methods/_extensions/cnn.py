@@ -1,4 +1,4 @@
-"""Extension by a network that is trained on the codes."""
+"""Extension ``cnn``: a network trained to predict the codes."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ddsh.backbones import Backbone
     from ddsh.methods._regression import CodeRegression
 
+__all__ = ["CNN", "TrainedNetwork"]
+
 
 @dataclass(frozen=True)
 class CNN(Extension):
@@ -24,7 +26,7 @@ class CNN(Extension):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Epochs, learning rate and so on; the usual ones by default.
+        Training schedule.
     """
 
     kind = "cnn"
@@ -32,7 +34,7 @@ class CNN(Extension):
     backbone: "str | Backbone" = "efficientnet-lite0"
     training: Training | None = None
 
-    def check_items(self, items: Any) -> Any:  # noqa: ANN401 -- whatever the caller calls items
+    def check_items(self, items: Any) -> Any:  # noqa: ANN401 -- see as_images
         """Return images, or raise."""
         return self._regression(1)._check_items(items)
 
@@ -42,7 +44,7 @@ class CNN(Extension):
         return TrainedNetwork(regression.fit(items, (signs > 0).astype(np.uint8), **vars(options)))
 
     def restore(self, arrays: Arrays) -> "TrainedNetwork":
-        """Restore the network's weights."""
+        """Return the network with the given weights."""
         regression = self._regression(len(arrays["head.weight"]))
         regression.set_weights(arrays)
         return TrainedNetwork(regression)
@@ -62,7 +64,10 @@ class CNN(Extension):
 
     @classmethod
     def from_description(cls, params: dict[str, Any]) -> Self:
-        """Build the extension from plain values; of ``training`` only what differs from the default need be given."""
+        """Build the extension from plain values.
+
+        ``training`` may contain only the fields that differ from the default.
+        """
         regression = cls()._regression(1).from_description(params)
         return cls(regression.backbone, regression.training)
 

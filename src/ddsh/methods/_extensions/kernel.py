@@ -1,4 +1,4 @@
-"""A function of Gaussian kernels for each bit."""
+"""Extension ``kernel``: ridge regression on Gaussian kernels."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,17 @@ from ddsh.methods._extensions.linear import LinearMap
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
 from ddsh.methods.base import Outputs
 
+__all__ = ["Kernel", "KernelMap"]
+
 
 @dataclass(frozen=True)
 class Kernel(Extension):
-    """A linear function of Gaussian kernels on anchors for each bit.
+    """Ridge regression on Gaussian kernels between items and anchors.
 
     Parameters
     ----------
     n_anchors : int
-        Training items drawn as anchors; all of them where there are fewer.
+        Number of training items drawn as anchors; all, if there are fewer.
     ridge : float
         Weight of the penalty, in units of the kernels' mean variance times the number of items.
     """
@@ -36,7 +38,7 @@ class Kernel(Extension):
         return KernelMap(anchors, width, LinearMap.fit(kernel_map(items, anchors, width), signs, self.ridge))
 
     def restore(self, arrays: Arrays) -> "KernelMap":
-        """Take back anchors, width and the linear map."""
+        """Return the kernel map from its arrays."""
         linear = {name: array for name, array in arrays.items() if name not in ("anchors", "width")}
         return KernelMap(arrays["anchors"], arrays["width"].item(), LinearMap(**linear))
 
@@ -48,11 +50,11 @@ class KernelMap(Learned):
     Parameters
     ----------
     anchors : ndarray, shape (m, d)
-        Their centres.
+        Centres of the kernels.
     width : float
-        Their standard deviation.
+        Standard deviation of the kernels.
     linear : LinearMap
-        The function of the m kernels.
+        Affine function of the m kernels.
     """
 
     anchors: Features
@@ -61,7 +63,7 @@ class KernelMap(Learned):
 
     @property
     def n_features(self) -> int:
-        """The width of the features it takes."""
+        """Number of features."""
         return int(self.anchors.shape[1])
 
     def project(self, items: Features) -> Outputs:

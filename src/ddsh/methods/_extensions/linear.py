@@ -1,4 +1,4 @@
-"""A linear function for each bit."""
+"""Extension ``linear``: ridge regression to the signs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +10,12 @@ from scipy import linalg
 from ddsh.methods._extensions.base import Arrays, Extension, Features, FitOptions, Learned, Signs, check_positive
 from ddsh.methods.base import Outputs
 
+__all__ = ["Linear", "LinearMap"]
+
 
 @dataclass(frozen=True)
 class Linear(Extension):
-    """A linear function for each bit, by ridge regression to the signs.
+    """Ridge regression to the signs.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ class Linear(Extension):
         return LinearMap.fit(items, signs, self.ridge)
 
     def restore(self, arrays: Arrays) -> "LinearMap":
-        """Take back a linear map."""
+        """Return the linear map from its arrays."""
         return LinearMap(**arrays)
 
 
@@ -43,9 +45,9 @@ class LinearMap(Learned):
     Parameters
     ----------
     mean : ndarray, shape (d,)
-        Of the training features.
+        Mean of the training features.
     weights : ndarray, shape (d, n_bits)
-        The function.
+        Weights.
     offset : ndarray, shape (n_bits,)
         Mean of the training signs.
     """
@@ -56,13 +58,21 @@ class LinearMap(Learned):
 
     @classmethod
     def fit(cls, features: Features, signs: Signs, ridge: float) -> Self:
-        """Minimise the squared error plus a penalty on the weights."""
+        """Return the map whose weights W minimise |Y - XW|^2 + penalty |W|^2, X and Y centred."""
         mean, offset = features.mean(axis=0), signs.mean(axis=0)
-        return cls(mean, _ridge_weights(features - mean, signs - offset, ridge), offset)
+        X, Y = features - mean, signs - offset
+        n, d = X.shape
+        # If all features are constant, any penalty gives W = 0.
+        penalty = ridge * (float(np.square(X).sum()) / d or 1.0)
+        if n < d:  # the same W, from a smaller matrix
+            weights: Features = X.T @ linalg.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos")
+        else:
+            weights = linalg.solve(X.T @ X + penalty * np.eye(d), X.T @ Y, assume_a="pos")
+        return cls(mean, weights, offset)
 
     @property
     def n_features(self) -> int:
-        """The width of the features it takes."""
+        """Number of features."""
         return len(self.mean)
 
     def project(self, items: Features) -> Outputs:
@@ -75,18 +85,6 @@ class LinearMap(Learned):
 
     @cached_property
     def constant(self) -> Features:
-        """What is added to the product with the weights."""
+        """Constant term, offset - mean @ weights."""
         constant: Features = self.offset - self.mean @ self.weights
         return constant
-
-
-def _ridge_weights(X: Features, Y: Features, ridge: float) -> Features:  # noqa: N803 -- the usual letters
-    """Return the W that minimises |Y - XW|^2 + penalty |W|^2; X and Y are centred."""
-    n, d = X.shape
-    # Where every feature is constant there is nothing to weigh, and any penalty gives W = 0.
-    penalty = ridge * (float(np.square(X).sum()) / d or 1.0)
-    if n < d:  # the same W, from a smaller matrix
-        weights: Features = X.T @ linalg.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos")
-    else:
-        weights = linalg.solve(X.T @ X + penalty * np.eye(d), X.T @ Y, assume_a="pos")
-    return weights

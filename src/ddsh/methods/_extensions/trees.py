@@ -1,4 +1,4 @@
-"""Boosted trees for each bit."""
+"""Extension ``trees``: boosted decision trees."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,27 +11,29 @@ from ddsh.methods._extensions.base import Arrays, Extension, Features, FitOption
 from ddsh.methods._trees import grow_trees, project_trees, read_models
 from ddsh.methods.base import Outputs
 
+__all__ = ["Forest", "Trees"]
+
 
 @dataclass(frozen=True)
 class Trees(Extension):
-    """Boosted decision trees for each bit, by LightGBM.
+    """Boosted decision trees per bit, by LightGBM.
 
     Parameters
     ----------
     n_trees : int
-        Trees for each bit.
+        Number of trees per bit.
     n_leaves : int
-        Leaves of a tree.
+        Maximum number of leaves of a tree.
     learning_rate : float
-        How much of each tree is taken.
+        Shrinkage of each tree.
     max_features : int
-        Features, drawn at random, that each tree sees; all where there are fewer.
+        Number of features drawn at random for each tree; all, if there are fewer.
     n_bins : int
-        Values that a feature is rounded to.
+        Maximum number of bins of a feature.
     min_leaf : int
-        Fewest training items in a leaf.
+        Minimum number of training items in a leaf.
     n_workers : int, optional
-        Bits learned at the same time, as many as there are cores if not given; it changes nothing but the time.
+        Bits learned in parallel, the number of cores by default; the result does not depend on it.
     """
 
     kind = "trees"
@@ -63,25 +65,25 @@ class Trees(Extension):
         return Forest(models, self.n_workers)
 
     def restore(self, arrays: Arrays) -> "Forest":
-        """Take back the models."""
+        """Return the forest from its arrays."""
         texts = (arrays[_model_name(bit)].tobytes().decode() for bit in range(len(arrays)))
         return Forest(tuple(texts), self.n_workers)
 
     def describe(self) -> dict[str, Any]:
-        """Return kind and parameters as plain JSON, all but the number of workers, which changes nothing."""
+        """Return kind and parameters as plain JSON, without the number of workers."""
         return {name: value for name, value in super().describe().items() if name != "n_workers"}
 
 
 @dataclass(frozen=True)
 class Forest(Learned):
-    """Boosted trees for each bit.
+    """Boosted decision trees of all bits.
 
     Parameters
     ----------
     models : tuple of str
-        LightGBM's text of each.
+        Models in LightGBM's text format, one per bit.
     n_workers : int, optional
-        Threads that predict, as many as there are cores if not given.
+        Threads for prediction; the number of cores by default.
     """
 
     models: tuple[str, ...]
@@ -89,7 +91,7 @@ class Forest(Learned):
 
     @property
     def n_features(self) -> int:
-        """The width of the features it takes."""
+        """Number of features."""
         return int(self._boosters[0].num_feature())
 
     def project(self, items: Features) -> Outputs:

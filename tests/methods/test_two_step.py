@@ -187,7 +187,7 @@ def test_the_parameters_of_a_method_can_be_cloned_with_its_extension():
 )
 @pytest.mark.parametrize("method", [COSDISH, LFH])
 def test_items_that_are_all_similar_are_refused(features, method, labels):
-    with pytest.raises(InvalidInput, match="nothing to tell apart"):
+    with pytest.raises(InvalidInput, match="nothing to learn"):
         method(8, extension="linear").fit(features[0], labels)
 
 

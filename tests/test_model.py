@@ -1,0 +1,325 @@
+"""Model: images in, codes out, for every kind of method."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+import ddsh
+from ddsh import model as model_module
+from ddsh.backbones import Backbone
+from ddsh.codes import BinaryCodes
+from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.images import as_images
+from ddsh.methods import COSDISH, ITQ, LSH, SDH
+from ddsh.methods.training import Training
+from ddsh.model import Model, pixel_features
+
+pytest.importorskip("torch")
+
+FAST = Training(epochs=2, learning_rate=0.1, batch_size=16)
+KINDS = {
+    "pixels": lambda: Model(SDH(8, n_anchors=20)),
+    "backbone": lambda: Model(ITQ(8), "small"),
+    "deep": lambda: Model(ddsh.DDSH(8, n_omega=10, training=FAST), "small"),
+    "cosdish cnn": lambda: Model(COSDISH(8, extension={"kind": "cnn", "training": {"epochs": 1}}), "small"),
+}
+by_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Forty images of four textures, and their classes."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) % 4
+    textures = rng.integers(0, 150, (4, 12, 12, 3))
+    return (textures[labels] + rng.integers(0, 100, (40, 12, 12, 3))).astype(np.uint8), labels
+
+
+@pytest.fixture(scope="module")
+def folder(images, tmp_path_factory):
+    """The same images as files, in order."""
+    place = tmp_path_factory.mktemp("images")
+    for number, image in enumerate(images[0]):
+        Pillow.fromarray(image).save(place / f"{number:03}.png")
+    return place
+
+
+@pytest.fixture(scope="module")
+def fitted(images):
+    """One fitted model of each kind, made when it is first needed."""
+    made = {}
+
+    def get(kind):
+        if kind not in made:
+            made[kind] = KINDS[kind]().fit(*images)
+        return made[kind]
+
+    return get
+
+
+def _forms(images, folder, tmp_path):
+    np.save(tmp_path / "images.npy", images)
+    paths = sorted(folder.iterdir())
+    return {
+        "array": images,
+        "memory map": np.load(tmp_path / "images.npy", mmap_mode="r"),
+        "folder as str": str(folder),
+        "folder as Path": Path(folder),
+        "list of str": [str(path) for path in paths],
+        "list of Path": paths,
+        "Pillow images": [Pillow.fromarray(image) for image in images],
+        "list of arrays": list(images),
+        "Images": as_images(images),
+    }
+
+
+@by_kind
+def test_images_are_encoded_in_every_form(fitted, images, folder, tmp_path, kind):
+    model = fitted(kind)
+    outputs, codes = model.project(images[0]), model.encode(images[0])
+    assert isinstance(codes, BinaryCodes)
+    assert outputs.shape == (40, 8)
+    assert np.array_equal(codes.bits(), outputs > 0)
+    for name, form in _forms(images[0], folder, tmp_path).items():
+        assert model.encode(form) == codes, name
+        assert np.array_equal(model.project(form), outputs), name
+
+
+@by_kind
+def test_a_model_learns_from_images_in_every_form(fitted, images, folder, tmp_path, kind):
+    codes = fitted(kind).encode(images[0])
+    for name, form in _forms(images[0], folder, tmp_path).items():
+        if name in ("memory map", "folder as str", "list of Path", "Pillow images"):
+            model = KINDS[kind]()
+            assert model.fit(form, images[1]) is model
+            assert model.encode(images[0]) == codes, name
+
+
+@by_kind
+def test_one_image_has_one_code(fitted, images, folder, kind):
+    model = fitted(kind)
+    first = model.encode(images[0][:1])
+    assert len(first) == 1
+    assert model.encode(str(folder / "000.png")) == model.encode(Pillow.fromarray(images[0][0])) == first
+
+
+@by_kind
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_model_survives_a_folder(fitted, images, tmp_path, kind, as_path):
+    model = fitted(kind)
+    model.save(as_path(tmp_path / "new" / "model"), {"dataset": "textures"})
+    loaded = Model.load(as_path(tmp_path / "new" / "model"))
+    assert np.array_equal(loaded.project(images[0]), model.project(images[0]))
+    assert loaded.fingerprint == model.fingerprint
+    assert loaded.preprocessing == model.preprocessing
+    assert loaded.about == {"dataset": "textures"}
+    assert (loaded.name, loaded.n_bits, repr(loaded.backbone)) == (model.name, 8, repr(model.backbone))
+    assert loaded.method.describe_params() == model.method.describe_params()
+    with pytest.raises(InvalidInput, match="holds a model already"):
+        model.save(as_path(tmp_path / "new" / "model"))
+
+
+def test_facts_are_saved_again_with_a_loaded_model(fitted, tmp_path):
+    fitted("pixels").save(tmp_path / "a", {"dataset": "textures"})
+    Model.load(tmp_path / "a").save(tmp_path / "b")
+    assert Model.load(tmp_path / "b").about == {"dataset": "textures"}
+
+
+@by_kind
+def test_the_fingerprint_changes_with_weights_and_with_preprocessing(fitted, images, kind, monkeypatch):
+    model = fitted(kind)
+    fingerprint = model.fingerprint
+    assert fingerprint == KINDS[kind]().fit(*images).fingerprint
+    assert fingerprint != KINDS[kind]().fit(images[0][:20], images[1][:20]).fingerprint
+    monkeypatch.setattr(model_module, "PREPROCESSING_VERSION", model_module.PREPROCESSING_VERSION + 1)
+    assert fingerprint != model.fingerprint
+
+
+def test_the_fingerprint_changes_with_the_size_of_images(images):
+    small, large = (Model(LSH(8), Backbone("small", image_size=size)).fit(images[0]) for size in (32, 40))
+    assert small.preprocessing["image_size"] == 32
+    assert small.fingerprint != large.fingerprint
+
+
+@by_kind
+def test_progress_counts_all_images(fitted, images, kind, monkeypatch):
+    monkeypatch.setattr(model_module, "_BLOCK_ROWS", 16)
+    calls = []
+    fitted(kind).encode(images[0], lambda done, total: calls.append((done, total)))
+    assert calls == [(16, 40), (32, 40), (40, 40)]
+
+
+@pytest.mark.parametrize("kind", ["deep", "cosdish cnn"])
+def test_a_model_with_a_network_has_history_and_reports_steps(images, tmp_path, kind):
+    steps = []
+    model = KINDS[kind]().fit(*images, checkpoints=str(tmp_path / "checkpoints"), on_step=steps.append)
+    assert [epoch["epoch"] for epoch in model.history] == list(range(1, steps[-1].epochs + 1))
+    assert steps[-1].done == steps[-1].total == len(steps)
+    assert list((tmp_path / "checkpoints").glob("*.safetensors"))
+    assert model.network is not None
+    resumed = KINDS[kind]().fit(*images, checkpoints=tmp_path / "checkpoints", resume=True)
+    assert resumed.encode(images[0]) == model.encode(images[0])
+
+
+@pytest.mark.parametrize("kind", ["pixels", "backbone"])
+def test_a_model_without_a_network_of_its_own_has_no_history(fitted, kind):
+    assert fitted(kind).network is None
+    assert fitted(kind).history == []
+
+
+@by_kind
+def test_a_clone_is_unfitted_and_learns_the_same(fitted, images, kind):
+    cloned = fitted(kind).clone()
+    assert repr(cloned) == repr(fitted(kind))
+    assert not cloned.method._is_fitted()
+    assert cloned.fit(*images).encode(images[0]) == fitted(kind).encode(images[0])
+
+
+def test_a_prepared_image_has_the_same_code(fitted, images, folder):
+    for kind in KINDS:
+        model = fitted(kind)
+        prepared = model.prepare(images[0][7])
+        assert model.encode(prepared[None]) == model.encode(images[0][7:8])
+        assert kind == "pixels" or prepared.shape == (32, 32, 3)
+
+
+def test_pixels_of_another_size_are_refused_in_one_line(fitted):
+    with pytest.raises(
+        InvalidInput, match=r"^9 x 8 pixels in 3 channels are 216 values, but the model takes 432; train"
+    ):
+        fitted("pixels").prepare(np.zeros((8, 9, 3), np.uint8))
+    with pytest.raises(InvalidInput, match="2 different sizes"):
+        pixel_features(as_images([np.zeros((8, 8, 3), np.uint8), np.zeros((9, 8, 3), np.uint8)]))
+
+
+def test_a_grey_model_takes_grey_images_decoded_to_colour(rng):
+    grey = rng.integers(0, 256, (20, 6, 6, 1), np.uint8)
+    model = Model(LSH(8)).fit(grey)
+    prepared = model.prepare(np.repeat(grey[0], 3, axis=2))
+    assert np.array_equal(prepared, grey[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (Model(LSH(16)), "Model(LSH(n_bits=16))"),
+        (Model(LSH(16), "small"), "Model(LSH(n_bits=16), Backbone('small', image_size=32))"),
+        (Model("lsh"), "Model(LSH())"),
+    ],
+)
+def test_the_repr_is_short(model, text):
+    assert repr(model) == text
+
+
+@by_kind
+def test_the_repr_of_a_fitted_model_is_one_short_line(fitted, kind):
+    assert len(" ".join(repr(fitted(kind)).split())) < 400
+
+
+def test_methods_and_backbones_are_given_by_name_or_as_objects():
+    assert Model("itq", "small").backbone == Model(ITQ(), Backbone("small")).backbone
+    assert Model(ddsh.DDSH(8, backbone="small")).backbone.name == "small"
+    assert Model(ddsh.DDSH(8), "small").method.trained_backbone.name == "small"
+    assert Model(LSH(8)).backbone is None
+    with pytest.raises(UnknownName, match="Did you mean 'itq'"):
+        Model("itk")
+    with pytest.raises(InvalidInput, match=r"A method is a name or a ddsh\.Hasher"):
+        Model(7)
+
+
+def test_a_method_of_another_module_survives_a_folder(images, tmp_path, monkeypatch):
+    (tmp_path / "my_hashing.py").write_text(
+        "from dataclasses import replace\n"
+        "from ddsh.methods import LSH\n"
+        "class Mine(LSH):\n"
+        "    card = replace(LSH.card, name='mine')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    model = Model("my_hashing:Mine", "small").fit(images[0])
+    model.save(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["method"] == "my_hashing:Mine"
+    loaded = Model.load(tmp_path / "model")
+    assert loaded.encode(images[0]) == model.encode(images[0])
+    assert loaded.fingerprint == model.fingerprint
+    assert type(loaded.method) is type(model.method)
+    sys.modules.pop("my_hashing")
+
+
+def _as_version_1(folder, change):
+    """Rewrite a saved model as version 1 had it."""
+    path = folder / "model.json"
+    content = json.loads(path.read_text())
+    backbone = content.pop("backbone")
+    content["version"] = 1
+    content["fingerprint"] = content.pop("weights")
+    assert content["fingerprint"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    old = {"network": None, "image_size": None, "weights": None, "n_frozen": 0}
+    if backbone:
+        old |= {"network": backbone["name"], "image_size": backbone["image_size"], "n_frozen": backbone["n_frozen"]}
+    change(content, old)
+    path.write_text(json.dumps(content))
+
+
+def _passes(training):
+    training["passes"], training["final_rate"] = training.pop("epochs"), training.pop("final_lr")
+
+
+def _old_deep(content, network):
+    content["params"] |= network | {"device": "auto", "memory": None}
+    _passes(content["params"]["training"])
+
+
+def _old_extension(content, network):
+    content["params"]["extension"] |= network | {"device": "auto", "memory": None}
+    _passes(content["params"]["extension"]["training"])
+
+
+def _old_features(content, network):
+    content["about"]["features"] = {name: value for name, value in network.items() if name != "n_frozen"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("pixels", lambda content, network: None),
+        ("backbone", _old_features),
+        ("deep", _old_deep),
+        ("cosdish cnn", _old_extension),
+    ],
+)
+def test_a_model_of_version_1_is_read(fitted, images, tmp_path, kind, change):
+    model = fitted(kind)
+    model.save(tmp_path, {"dataset": "textures"})
+    _as_version_1(tmp_path, change)
+    loaded = Model.load(tmp_path)
+    assert np.array_equal(loaded.project(images[0]), model.project(images[0]))
+    assert loaded.fingerprint == model.fingerprint
+    assert loaded.about == {"dataset": "textures"}
+    assert loaded.method.describe_params() == model.method.describe_params()
+
+
+@pytest.mark.parametrize("version", [0, 3, None, "1"])
+def test_a_model_of_another_version_is_refused(fitted, tmp_path, version):
+    fitted("pixels").save(tmp_path)
+    content = json.loads((tmp_path / "model.json").read_text()) | {"version": version}
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 2"):
+        Model.load(tmp_path)
+
+
+def test_a_folder_without_a_model_is_refused_in_one_line(tmp_path):
+    with pytest.raises(ArtefactError, match=r"holds no model \(model\.json is missing\)"):
+        Model.load(str(tmp_path))
+
+
+def test_weights_of_another_model_are_refused(fitted, tmp_path):
+    fitted("pixels").save(tmp_path / "a")
+    fitted("backbone").save(tmp_path / "b")
+    (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
+    with pytest.raises(ArtefactError, match=r"is not the file that model\.json describes"):
+        Model.load(tmp_path / "a")
