@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +11,25 @@ from scipy import sparse
 
 from ddsh.errors import InvalidInput
 
-__all__ = ["Labels", "LabelsLike", "MultiLabels", "PairFunction", "PairLabels", "Rows", "SingleLabels", "as_labels"]
+__all__ = [
+    "Labels",
+    "LabelsLike",
+    "MultiLabels",
+    "Overlap",
+    "PairFunction",
+    "PairLabels",
+    "Rows",
+    "SingleLabels",
+    "as_labels",
+    "draw_stratified",
+]
 
 Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice
 """Selection of rows: positions, a mask, or a slice."""
+
+
+Overlap: TypeAlias = Literal["jaccard", "cosine"]
+"""Kinds of graded similarity; see :meth:`Labels.overlap`."""
 
 
 class Labels(ABC):
@@ -33,6 +48,18 @@ class Labels(ABC):
     @abstractmethod
     def similar(self, other: "Labels") -> NDArray[np.bool_]:
         """Return whether each pair shares a label, shape (len(self), len(other))."""
+
+    def overlap(self, other: "Labels", kind: Overlap) -> NDArray[np.float64]:
+        """Return how much of their labels each pair shares, 0 to 1; 1 for every similar pair of one label each.
+
+        Parameters
+        ----------
+        other : Labels
+            Labels of the other items.
+        kind : {"jaccard", "cosine"}
+            Shared labels divided by all labels of the pair, or by the geometric mean of their numbers.
+        """
+        return self.similar(other).astype(np.float64)
 
     @abstractmethod
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
@@ -125,6 +152,16 @@ class MultiLabels(Labels):
             raise InvalidInput(_MIXED)
         shared: NDArray[Any] = (self.matrix @ other.matrix.T).toarray()
         return shared > 0
+
+    def overlap(self, other: Labels, kind: Overlap) -> NDArray[np.float64]:
+        """Return how much of their labels each pair shares; see :meth:`Labels.overlap`."""
+        if not isinstance(other, MultiLabels) or self.matrix.shape[1] != other.matrix.shape[1]:
+            raise InvalidInput(_MIXED)
+        shared = (self.matrix @ other.matrix.T).toarray().astype(np.float64)
+        mine, theirs = np.diff(self.matrix.indptr)[:, None], np.diff(other.matrix.indptr)[None, :]
+        whole = np.sqrt(mine * theirs) if kind == "cosine" else mine + theirs - shared
+        grades: NDArray[np.float64] = shared / np.maximum(whole, 1)
+        return grades
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
         """Return the distinct label sets, and the position of each row's set among them."""
@@ -288,3 +325,35 @@ def _multi(matrix: "sparse.csr_array[Any]") -> MultiLabels:
     clean.sum_duplicates()
     clean.data[:] = 1
     return MultiLabels(clean)
+
+
+def draw_stratified(labels: Labels, n_rows: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw `n_rows` rows that keep about the share of each class; rare classes are drawn first.
+
+    Parameters
+    ----------
+    labels : Labels
+        Labels of the items.
+    n_rows : int
+        How many to draw.
+    rng : Generator
+        Equal states give equal rows.
+
+    Returns
+    -------
+    ndarray of bool
+        Which rows were drawn.
+    """
+    counts = labels.counts()
+    # Shuffling by sorting random numbers: their stream is fixed for all time, that of `permutation` is not.
+    order = np.argsort(rng.random(len(labels)), kind="stable")
+    chosen = np.zeros(len(labels), np.bool_)
+    for label in sorted(counts, key=lambda label: (counts[label], label)):
+        having = labels.having(label)
+        wanted = counts[label] * n_rows // len(labels) - int((chosen & having).sum())
+        room = n_rows - int(chosen.sum())
+        candidates = order[(having & ~chosen)[order]]
+        chosen[candidates[: max(0, min(wanted, room))]] = True
+    rest = order[~chosen[order]]
+    chosen[rest[: n_rows - int(chosen.sum())]] = True
+    return chosen

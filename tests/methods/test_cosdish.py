@@ -15,7 +15,7 @@ def _signs(rng, *shape):
 
 
 def _learn(labels, n_bits=16, **options):
-    return COSDISH(n_bits, extension=Linear(), **options)._learn_codes(as_labels(labels))
+    return COSDISH(n_bits, extension=Linear(), **options).learn_codes(as_labels(labels))
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.25])

@@ -21,6 +21,8 @@ from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.labels import PairLabels, as_labels
 from ddsh.methods._bqp import full_objective
+from ddsh.methods._similarity import similarity
+from ddsh.methods.cosdish import COSDISH
 from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC, PRESETS
 from ddsh.methods.losses import L2Loss, LogisticLoss, as_loss
 from ddsh.methods.training import Training
@@ -58,7 +60,7 @@ def _make(cls=DDSH, **options):
     return cls(**({"n_bits": 8, "backbone": Tiny(), "training": FAST, "n_omega": 20} | options))
 
 
-@pytest.mark.parametrize("loss", ["l2", "logistic"])
+@pytest.mark.parametrize("loss", ["l2", "logistic", {"kind": "logistic", "scale": 8.0}])
 def test_the_gradient_equals_finite_differences(rng, loss):
     outputs = torch.tensor(rng.normal(size=(5, 6)), requires_grad=True)
     codes = torch.tensor(rng.choice([-1.0, 1.0], (7, 6)))
@@ -77,7 +79,7 @@ def test_the_gradient_of_l2_is_the_papers_with_the_factor_c(rng):
     assert torch.allclose(z.grad * (5 * 7 * c**2), paper)
 
 
-@pytest.mark.parametrize("loss", [L2Loss(), LogisticLoss()])
+@pytest.mark.parametrize("loss", [L2Loss(), LogisticLoss(), LogisticLoss(scale=8.0)])
 def test_the_slope_of_a_loss_makes_one_open_bit_exact(rng, loss):
     products, similarity = rng.integers(-5, 6, (4, 5)).astype(float), rng.choice([1.0, -0.4, 0.0], (4, 5))
     middle = (loss.values(products + 1, similarity, 6) + loss.values(products - 1, similarity, 6)) / 2
@@ -470,3 +472,68 @@ def test_pair_labels_are_checked():
         PairLabels(lambda a, b: a[:, None] == b)
     with pytest.raises(InvalidInput, match="one kind"):
         PairLabels(sparse.csr_array(np.eye(2))).similar(as_labels([0, 1]))
+
+
+def test_a_stratified_omega_has_the_share_of_each_class(images):
+    class Watched(DDSH):
+        def _begin_epoch(self, number):
+            found = super()._begin_epoch(number)
+            shares.append(np.bincount(images[1][self._omega]).tolist())
+            return found
+
+    shares = []
+    Watched(8, backbone=Tiny(), training=FAST, n_omega=21, sampling="stratified").fit(*images)
+    assert shares == [[7, 7, 7]] * FAST.epochs
+
+
+def test_codes_can_start_from_those_of_cosdish(images):
+    class Watched(DDSH):
+        def _begin_fit(self, labels):
+            super()._begin_fit(labels)
+            starts.append(self._B.copy())
+
+    starts = []
+    Watched(8, backbone=Tiny(), training=FAST, n_omega=20, start="cosdish", seed=3).fit(*images)
+    assert np.array_equal(starts[0], COSDISH(8, seed=3).learn_codes(as_labels(images[1])))
+
+
+@pytest.mark.parametrize(
+    ("multilabel", "expected"),
+    [
+        ("authors", [[1.0, 1.0, 0.0], [1.0, 1.0, -1.0], [0.0, -1.0, 1.0]]),
+        ("none", [[1.0, 1.0, -1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]]),
+        ("jaccard", [[1.0, 0.5, -1.0], [0.5, 1.0, -1.0], [-1.0, -1.0, 1.0]]),
+        ("cosine", [[1.0, 0.5**0.5, -1.0], [0.5**0.5, 1.0, -1.0], [-1.0, -1.0, 1.0]]),
+    ],
+)
+def test_the_similarity_of_multi_label_images_is_a_choice(multilabel, expected):
+    labels = as_labels(np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]]))
+    found = similarity(labels, labels, dissimilar="minus-one", multilabel=multilabel)
+    assert np.allclose(found, expected)
+
+
+@pytest.mark.parametrize("multilabel", ["none", "jaccard", "cosine"])
+def test_balanced_similarities_weigh_similar_and_dissimilar_pairs_alike(rng, multilabel):
+    labels = as_labels((rng.random((40, 6)) < 0.2).astype(int))
+    S = similarity(labels, labels, dissimilar="balanced", multilabel=multilabel)
+    assert S.sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_a_choice_for_multi_label_images_changes_nothing_for_single_labels(images):
+    codes = [_make(multilabel=kind).fit(*images).encode(images[0]) for kind in ("authors", "jaccard")]
+    assert codes[0] == codes[1]
+
+
+def test_a_final_rate_of_zero_is_refused():
+    with pytest.raises(InvalidInput, match="final_lr must be above 0"):
+        Training(epochs=3, learning_rate=0.1, final_lr=0.0)
+
+
+def test_a_loss_with_parameters_is_described_in_plain_values(images):
+    method = _make(loss={"kind": "logistic", "scale": 8.0})
+    assert method.describe_params()["loss"] == {"kind": "logistic", "scale": 8.0}
+    assert _make(loss=LogisticLoss(8.0)).describe_params() == method.describe_params()
+    assert _make(loss=L2Loss()).describe_params()["loss"] == "l2"
+    for bad in ({"kind": "logistic", "colour": 1}, {"scale": 3}, 5):
+        with pytest.raises(InvalidInput):
+            _make(loss=bad).fit(*images)

@@ -187,7 +187,7 @@ def separation(signs, labels):
 @pytest.mark.parametrize(("loss", "wanted"), [("hinge", 0.5), ("ksh", 0.55)])
 def test_codes_of_classes_are_as_far_apart_as_the_loss_asks(rng, loss, wanted):
     labels = make_labels("single", rng)
-    signs = FastH(24, loss=loss)._learn_codes(labels)
+    signs = FastH(24, loss=loss).learn_codes(labels)
     assert signs.shape == (150, 24)
     assert set(np.unique(signs)) == {-1, 1}
     within, between = separation(signs, labels)
@@ -198,7 +198,7 @@ def test_codes_of_classes_are_as_far_apart_as_the_loss_asks(rng, loss, wanted):
 @pytest.mark.parametrize("kind", ["multi", "pairs"])
 def test_codes_of_items_that_share_a_label_are_nearer(rng, kind):
     labels = make_labels(kind, rng)
-    within, between = separation(FastH(24)._learn_codes(labels), labels)
+    within, between = separation(FastH(24).learn_codes(labels), labels)
     assert within < 0.7 * between
 
 
@@ -228,9 +228,7 @@ def test_new_items_with_many_labels_get_codes_near_those_they_share_labels_with(
 
 
 def test_equal_seeds_give_equal_codes_and_others_do_not(labels):
-    first, second, other = (
-        FastH(16, n_similar=9, n_dissimilar=9, seed=seed)._learn_codes(labels) for seed in (1, 1, 2)
-    )
+    first, second, other = (FastH(16, n_similar=9, n_dissimilar=9, seed=seed).learn_codes(labels) for seed in (1, 1, 2))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
 
@@ -239,7 +237,7 @@ def test_more_rounds_never_raise_the_objective_of_the_first_bit(rng):
     labels = make_labels("multi", rng)
     values = []
     for n_rounds in (1, 2, 5):
-        bit = FastH(1, n_rounds=n_rounds)._learn_codes(labels)[:, 0]
+        bit = FastH(1, n_rounds=n_rounds).learn_codes(labels)[:, 0]
         relation = sample_relation(labels, 100, 100, np.random.default_rng(0))
         values.append(objective(pair_weights(relation, 0, MARGINS["hinge"]), relation, bit))
     assert values == sorted(values, reverse=True)
@@ -251,7 +249,7 @@ def test_memory_grows_with_the_sampled_pairs_not_with_all_pairs(rng, kind):
     labels = make_labels(kind, rng, n)
     method = FastH(1, n_similar=10, n_dissimilar=10)
     tracemalloc.start()
-    method._learn_codes(labels)
+    method.learn_codes(labels)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n * n / 8, "not even one bit for each pair of items"
@@ -263,7 +261,7 @@ def test_one_class_alone_is_refused(rng):
 
 
 def test_items_that_are_all_dissimilar_are_coded():
-    signs = FastH(16)._learn_codes(as_labels(np.arange(40)))
+    signs = FastH(16).learn_codes(as_labels(np.arange(40)))
     assert len(np.unique(signs, axis=0)) == 40
 
 

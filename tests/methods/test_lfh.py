@@ -90,7 +90,7 @@ def test_the_codes_of_the_training_items_separate_the_classes(rng, n_bits):
 
 def test_items_that_share_a_label_of_several_are_nearer(rng):
     labels = (rng.random((400, 4)) < 0.3).astype(int)
-    signs = LFH(24, n_columns=60)._learn_codes(as_labels(labels)).astype(int)
+    signs = LFH(24, n_columns=60).learn_codes(as_labels(labels)).astype(int)
     similar = labels @ labels.T > 0
     products = signs @ signs.T
     assert products[similar].mean() > products[~similar].mean() + 6
@@ -105,7 +105,7 @@ def test_similarity_may_be_given_pair_by_pair_and_is_never_asked_for_as_a_whole(
         return first[:, None] % 3 == second[None, :] % 3
 
     n = 20_000
-    signs = LFH(8, n_iterations=5)._learn_codes(PairLabels(similar, n))
+    signs = LFH(8, n_iterations=5).learn_codes(PairLabels(similar, n))
     assert most <= n * 8
     assert signs.shape == (n, 8)
 
@@ -117,7 +117,7 @@ def test_blocks_stay_small_even_if_all_columns_are_sampled():
         sizes.append(len(first) * len(second))
         return first[:, None] % 2 == second[None, :] % 2
 
-    LFH(2, n_columns=3000, n_iterations=1)._learn_codes(PairLabels(similar, 3000))
+    LFH(2, n_columns=3000, n_iterations=1).learn_codes(PairLabels(similar, 3000))
     assert max(sizes) <= 1 << 22
     assert sum(sizes) == 3000**2
 
@@ -125,7 +125,7 @@ def test_blocks_stay_small_even_if_all_columns_are_sampled():
 @pytest.mark.parametrize("n_items", [3, 10])
 @pytest.mark.parametrize("n_bits", [1, 40])
 def test_few_items_are_enough(n_items, n_bits):
-    signs = LFH(n_bits)._learn_codes(as_labels(np.arange(n_items) % 2))
+    signs = LFH(n_bits).learn_codes(as_labels(np.arange(n_items) % 2))
     assert signs.shape == (n_items, n_bits)
     assert (np.abs(signs) == 1).all()
 

@@ -35,7 +35,7 @@ class ClassCodes(TwoStepHasher):
         self.extension = extension
         self.seed = seed
 
-    def _learn_codes(self, labels):
+    def learn_codes(self, labels):
         return np.where(labels.to_array()[:, None] >> np.arange(self.n_bits) & 1, 1, -1).astype(np.int8)
 
 

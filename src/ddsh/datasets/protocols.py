@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ddsh.datasets.base import Dataset
 from ddsh.errors import DataError, InvalidInput, UnknownName
+from ddsh.labels import draw_stratified
 
 __all__ = [
     "PROTOCOLS",
@@ -84,8 +85,8 @@ class Split:
         if not 2 <= n_held < len(self.train):
             raise InvalidInput(f"{len(self.train):,} training images cannot be held out in a share of {share}.")
         rng = np.random.Generator(np.random.PCG64([self.seed, 1]))
-        held = _draw_stratified(dataset, self.train, n_held, rng)
-        query = _draw_stratified(dataset, held, n_held // 2, rng)
+        held = self.train[draw_stratified(dataset.labels.take(self.train), n_held, rng)]
+        query = held[draw_stratified(dataset.labels.take(held), n_held // 2, rng)]
         rows = np.setdiff1d(self.train, held), np.setdiff1d(held, query)
         return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}{_VALIDATION}"), self.seed)
 
@@ -179,7 +180,7 @@ class Protocol:
                     " ask for fewer with n_train."
                 )
             if self.stratified:
-                pool = _draw_stratified(dataset, pool, self.n_train, rng)
+                pool = pool[draw_stratified(dataset.labels.take(pool), self.n_train, rng)]
             else:
                 pool = _shuffled(pool, rng)[: self.n_train]
         return Split(query, np.sort(pool), database, self, seed)
@@ -333,20 +334,3 @@ def _draw_per_class(
     if not drawn:
         raise DataError(f"{dataset.name}: no labelled images to draw queries from.")
     return np.concatenate(drawn)
-
-
-def _draw_stratified(dataset: Dataset, pool: RowNumbers, n_rows: int, rng: np.random.Generator) -> RowNumbers:
-    """Draw `n_rows` rows that keep about the share of each class in the pool; rare classes are drawn first."""
-    labels = dataset.labels.take(pool)
-    counts = labels.counts()
-    order = _shuffled(np.arange(len(pool)), rng)
-    chosen = np.zeros(len(pool), np.bool_)
-    for label in _rare_first(counts):
-        having = labels.having(label)
-        wanted = counts[label] * n_rows // len(pool) - int((chosen & having).sum())
-        room = n_rows - int(chosen.sum())
-        candidates = order[(having & ~chosen)[order]]
-        chosen[candidates[: max(0, min(wanted, room))]] = True
-    rest = order[~chosen[order]]
-    chosen[rest[: n_rows - int(chosen.sum())]] = True
-    return pool[chosen]

@@ -28,7 +28,7 @@ class TwoStepHasher(Hasher):
     """Base class of two-step methods.
 
     The first step learns codes of the training items from labels alone, the second step trains an extension that
-    predicts these codes for new items. Subclasses implement :meth:`_learn_codes`.
+    predicts these codes for new items. Subclasses implement :meth:`learn_codes`.
 
     Attributes
     ----------
@@ -89,13 +89,13 @@ class TwoStepHasher(Hasher):
         some = kinds.take(slice(_MOST_KINDS))
         if some.similar(some).all():
             raise InvalidInput("All items are similar to each other (one class only?): there is nothing to learn.")
-        signs = self._learn_codes(labels)
+        signs = self.learn_codes(labels)
         self.codes_ = BinaryCodes.from_signs(signs)
         self._set_learned(extension.learn(items, signs, seed=self.seed, options=options))
         return self
 
     @abstractmethod
-    def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
+    def learn_codes(self, labels: Labels) -> NDArray[np.int8]:
         """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
 
     def _set_learned(self, learned: Learned) -> None:

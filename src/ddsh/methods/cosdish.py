@@ -103,7 +103,7 @@ class COSDISH(TwoStepHasher):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(f"{name} must be at least 1; got {value}.")
-        check_choices(self.solver, self.context, self.dissimilar)
+        check_choices(solver=self.solver, context=self.context, dissimilar=self.dissimilar)
 
     def describe_params(self) -> dict[str, Any]:
         """Return every parameter as plain JSON, with the number of columns resolved."""
@@ -113,7 +113,8 @@ class COSDISH(TwoStepHasher):
         # An odd Omega cannot be balanced: all items that are similar to none of it would get the same code.
         return self.n_omega or self.n_bits + self.n_bits % 2
 
-    def _learn_codes(self, labels: Labels) -> Signs:
+    def learn_codes(self, labels: Labels) -> Signs:
+        """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
         n_omega = self._n_omega()
         B = rng.choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))

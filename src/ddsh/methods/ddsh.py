@@ -15,17 +15,19 @@ from torch.nn import functional
 
 from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.labels import Labels, MultiLabels
+from ddsh.labels import Labels, draw_stratified
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods._similarity import Dissimilar, check_choices, dissimilar_weight
+from ddsh.methods._similarity import Dissimilar, Multilabel, Sampling, Start, check_choices, similarity
 from ddsh.methods.base import MethodCard
-from ddsh.methods.losses import L2Loss, PairLoss, as_loss
+from ddsh.methods.cosdish import COSDISH
+from ddsh.methods.losses import L2Loss, PairLoss, as_loss, describe_loss
 from ddsh.methods.training import Training
 
 __all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
 
 _SAMPLE = 2000
+_CHOSEN = ("n_inner", "n_omega", "solver", "context", "dissimilar", "sampling", "start", "multilabel")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Preset:
         S of dissimilar pairs: -1, or -r with r = similar / dissimilar pairs, so that both have equal total weight.
     per_gamma : bool
         Divide the gradient by batch x images, as the authors do, instead of taking the mean over pairs and bits.
+    sampling : {"random", "stratified"}
+        How Omega is drawn: at random, or with the share of each class.
+    start : {"random", "cosdish"}
+        Codes before the first epoch.
+    multilabel : {"authors", "none", "jaccard", "cosine"}
+        S of multi-label images.
     """
 
     training: Training
@@ -57,6 +65,9 @@ class Preset:
     context: Context
     dissimilar: Dissimilar
     per_gamma: bool
+    sampling: Sampling = "random"
+    start: Start = "random"
+    multilabel: Multilabel = "authors"
 
 
 _PAPER = Preset(
@@ -115,7 +126,14 @@ class DDSH(DeepHasher):
         The bits that are fixed while one is solved: those before it, as in the paper, or all others.
     dissimilar : {"minus-one", "balanced"}, optional
         S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs have equal total weight.
-    loss : {"l2", "logistic"} or PairLoss
+    sampling : {"random", "stratified"}, optional
+        How Omega is drawn: at random, or with the share of each class.
+    start : {"random", "cosdish"}, optional
+        Codes before the first epoch: random, as in the authors' release, or those of COSDISH.
+    multilabel : {"authors", "none", "jaccard", "cosine"}, optional
+        S of multi-label images: ``authors`` sets S = 0 for dissimilar pairs that both have several labels, ``none``
+        treats them as others, ``jaccard`` and ``cosine`` set S of similar pairs to the share of common labels.
+    loss : {"l2", "logistic"}, dict or PairLoss
         The loss on pairs; the paper's is L2.
     backbone : str or Backbone
         The network to train.
@@ -157,7 +175,10 @@ class DDSH(DeepHasher):
         solver: Solver | None = None,
         context: Context | None = None,
         dissimilar: Dissimilar | None = None,
-        loss: str | PairLoss = "l2",
+        sampling: Sampling | None = None,
+        start: Start | None = None,
+        multilabel: Multilabel | None = None,
+        loss: str | Mapping[str, Any] | PairLoss = "l2",
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,
@@ -169,14 +190,16 @@ class DDSH(DeepHasher):
         self.solver = solver
         self.context = context
         self.dissimilar = dissimilar
+        self.sampling = sampling
+        self.start = start
+        self.multilabel = multilabel
         self.loss = loss
 
     def settings(self) -> Preset:
         """Return the preset, overridden by the parameters that are not None."""
         if self.preset not in self.presets:
             raise UnknownName("preset", self.preset, self.presets)
-        names = ("training", "n_inner", "n_omega", "solver", "context", "dissimilar")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = {name: value for name in ("training", *_CHOSEN) if (value := getattr(self, name)) is not None}
         return Preset(**(vars(self.presets[self.preset]) | given))
 
     def _schedule(self) -> Training:
@@ -184,16 +207,15 @@ class DDSH(DeepHasher):
 
     def describe_params(self) -> dict[str, Any]:
         """Return every parameter except the backbone as plain JSON, with the preset resolved."""
-        settings = self.settings()
-        names = ("n_inner", "n_omega", "solver", "context", "dissimilar")
-        loss = self.loss if isinstance(self.loss, str) else repr(self.loss)
-        return super().describe_params() | {name: getattr(settings, name) for name in names} | {"loss": loss}
+        settings = {name: getattr(self.settings(), name) for name in _CHOSEN}
+        return super().describe_params() | settings | {"loss": describe_loss(self.loss)}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         settings = self.settings()
         as_loss(self.loss)
-        check_choices(settings.solver, settings.context, settings.dissimilar)
+        names = ("solver", "context", "dissimilar", "sampling", "start", "multilabel")
+        check_choices(**{name: getattr(settings, name) for name in names})
         if settings.n_inner < 1 or settings.n_omega < 1:
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
 
@@ -207,16 +229,21 @@ class DDSH(DeepHasher):
         some = labels.take(np.argsort(self._rng(5).random(len(labels)))[:_SAMPLE])
         if some.similar(some).all():
             raise InvalidInput("All images are similar to each other (one class only?): there is nothing to learn.")
-        # Random initial codes, as in the authors' release.
-        self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
+        if self._settings.start == "cosdish":
+            self._B = COSDISH(self.n_bits, seed=self.seed).learn_codes(labels)
+        else:  # as in the authors' release
+            self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
         self._omega: Rows = np.empty(0, np.int64)
 
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         settings = self._settings
         n = len(self._labels)
         if number % settings.n_inner == 0:
-            drawn = np.argsort(self._rng(3, number).random(n), kind="stable")[: settings.n_omega]
-            self._omega = np.sort(drawn)
+            rng = self._rng(3, number)
+            if settings.sampling == "stratified":
+                self._omega = np.flatnonzero(draw_stratified(self._labels, settings.n_omega, rng))
+            else:
+                self._omega = np.sort(np.argsort(rng.random(n), kind="stable")[: settings.n_omega])
         gamma = np.setdiff1d(np.arange(n), self._omega)
         S = self._similarity(np.concatenate([self._omega, gamma]))
         S_omega, S_gamma = S[: settings.n_omega], S[settings.n_omega :]
@@ -243,13 +270,13 @@ class DDSH(DeepHasher):
 
     def _similarity(self, rows: Rows) -> NDArray[np.float64]:
         """Return S between `rows` and Omega: 1 for similar pairs, -1 or -r for others."""
-        similar = self._labels.take(rows).similar(self._labels.take(self._omega))
-        S = np.where(similar, 1.0, -dissimilar_weight(similar, self._settings.dissimilar))
-        if isinstance(self._labels, MultiLabels):
-            many = np.diff(self._labels.matrix.indptr) > 1
-            # Dissimilar pairs of two multi-label images are uninformative: the authors set S = 0.
-            S[~similar & many[rows][:, None] & many[self._omega][None, :]] = 0.0
-        return S
+        labels, settings = self._labels, self._settings
+        return similarity(
+            labels.take(rows),
+            labels.take(self._omega),
+            dissimilar=settings.dissimilar,
+            multilabel=settings.multilabel,
+        )
 
     def _prepare_targets(self, gamma: Rows, B_omega: NDArray[np.int8], S_gamma: NDArray[np.float64]) -> None:
         """Store the targets of this epoch's loss, on the device."""
@@ -318,7 +345,10 @@ class DDSHMAC(DDSH):
         solver: Solver | None = None,
         context: Context | None = None,
         dissimilar: Dissimilar | None = None,
-        loss: str | PairLoss = "l2",
+        sampling: Sampling | None = None,
+        start: Start | None = None,
+        multilabel: Multilabel | None = None,
+        loss: str | Mapping[str, Any] | PairLoss = "l2",
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,
@@ -331,6 +361,9 @@ class DDSHMAC(DDSH):
             solver=solver,
             context=context,
             dissimilar=dissimilar,
+            sampling=sampling,
+            start=start,
+            multilabel=multilabel,
             loss=loss,
             backbone=backbone,
             training=training,

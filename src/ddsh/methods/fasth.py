@@ -110,7 +110,8 @@ class FastH(TwoStepHasher):
                 raise InvalidInput(f"{name} must be 1 or more; got {getattr(self, name)}.")
         load_maxflow()
 
-    def _learn_codes(self, labels: Labels) -> Signs:
+    def learn_codes(self, labels: Labels) -> Signs:
+        """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
         relation = sample_relation(labels, self.n_similar, self.n_dissimilar, rng)
         blocks = build_blocks(build_groups(labels, relation, rng), relation)

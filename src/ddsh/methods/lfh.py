@@ -100,7 +100,8 @@ class LFH(TwoStepHasher):
         """Return every parameter as plain JSON, with the number of columns resolved."""
         return super().describe_params() | {"n_columns": self.n_columns or self.n_bits}
 
-    def _learn_codes(self, labels: Labels) -> NDArray[np.int8]:
+    def learn_codes(self, labels: Labels) -> NDArray[np.int8]:
+        """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
         n_columns = self.n_columns or self.n_bits
         U = rng.standard_normal((len(labels), self.n_bits))

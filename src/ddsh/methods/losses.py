@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ddsh.errors import InvalidInput, UnknownName
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSSES", "L2Loss", "LogisticLoss", "PairLoss", "as_loss"]
+__all__ = ["LOSSES", "L2Loss", "LogisticLoss", "PairLoss", "as_loss", "describe_loss"]
 
 _Array: TypeAlias = NDArray[np.float64]
 
@@ -55,32 +55,65 @@ class L2Loss(PairLoss):
 
 @dataclass(frozen=True)
 class LogisticLoss(PairLoss):
-    """Negative log-likelihood with p(similar) = sigmoid(g / 2), weighted by abs(s).
+    """Negative log-likelihood with p(similar) = sigmoid(a g), weighted by abs(s).
 
-    As in LFH and DPSH.
+    Parameters
+    ----------
+    scale : float, optional
+        a times the code length c. By default a = 1/2, as in LFH and DPSH, which saturates as codes grow longer.
     """
+
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None and not self.scale > 0:
+            raise InvalidInput(f"scale must be above 0; got {self.scale}.")
 
     def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
         """Return the mean negative log-likelihood."""
         from torch.nn.functional import softplus
 
-        return (similarity.abs() * softplus(-similarity.sign() * products / 2)).mean()
+        if self.scale is None:
+            return (similarity.abs() * softplus(-similarity.sign() * products / 2)).mean()
+        return (similarity.abs() * softplus(-similarity.sign() * products * (self.scale / n_bits))).mean()
 
     def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
         """Return the negative log-likelihood of each pair."""
-        return np.abs(similarity) * np.logaddexp(0.0, -np.sign(similarity) * products / 2)
+        slope = 0.5 if self.scale is None else self.scale / n_bits
+        return np.abs(similarity) * np.logaddexp(0.0, -np.sign(similarity) * products * slope)
 
 
-LOSSES: Mapping[str, PairLoss] = {"l2": L2Loss(), "logistic": LogisticLoss()}
+LOSSES: Mapping[str, type[PairLoss]] = {"l2": L2Loss, "logistic": LogisticLoss}
 """Losses by name."""
 
 
-def as_loss(loss: str | PairLoss) -> PairLoss:
-    """Return a loss, given by name or as an object."""
+def as_loss(loss: str | Mapping[str, Any] | PairLoss) -> PairLoss:
+    """Return a loss.
+
+    Parameters
+    ----------
+    loss : str, mapping or PairLoss
+        A name of :data:`LOSSES`, ``{"kind": name}`` with parameters besides, or the loss itself.
+    """
     if isinstance(loss, PairLoss):
         return loss
-    if not isinstance(loss, str):
-        raise InvalidInput(f"A loss is a name ({', '.join(LOSSES)}) or a PairLoss; got {loss!r}.")
-    if loss not in LOSSES:
-        raise UnknownName("loss", loss, LOSSES)
-    return LOSSES[loss]
+    description = {"kind": loss} if isinstance(loss, str) else loss
+    if not isinstance(description, Mapping) or "kind" not in description:
+        raise InvalidInput(f"A loss is a name ({', '.join(LOSSES)}), a table with a kind, or a PairLoss; got {loss!r}.")
+    if description["kind"] not in LOSSES:
+        raise UnknownName("loss", str(description["kind"]), LOSSES)
+    params = {name: value for name, value in description.items() if name != "kind"}
+    try:
+        return LOSSES[description["kind"]](**params)
+    except TypeError as error:
+        raise InvalidInput(f"The loss {description['kind']!r} does not take {', '.join(params)} ({error}).") from error
+
+
+def describe_loss(loss: str | Mapping[str, Any] | PairLoss) -> Any:  # noqa: ANN401 -- plain JSON
+    """Return a loss as plain JSON: its name, a table, or the repr of a loss of your own."""
+    found = as_loss(loss)
+    name = next((name for name, cls in LOSSES.items() if cls is type(found)), None)
+    if name is None:
+        return repr(found)
+    params = {key: value for key, value in vars(found).items() if value is not None}
+    return {"kind": name} | params if params else name

@@ -48,8 +48,13 @@ class Training:
         for name in ("epochs", "batch_size", "learning_rate", "head_factor"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
-        for name in ("momentum", "weight_decay", "crop", "final_lr"):
-            if getattr(self, name) is not None and not getattr(self, name) >= 0:
+        if self.final_lr is not None and not self.final_lr > 0:
+            raise InvalidInput(
+                f"final_lr must be above 0, because the rate decays geometrically; got {self.final_lr}."
+                " Leave it out for a constant rate."
+            )
+        for name in ("momentum", "weight_decay", "crop"):
+            if not getattr(self, name) >= 0:
                 raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
 
     def scaled(self, learning_rate: float) -> "Training":
