@@ -74,7 +74,7 @@ def tune(
     for rate in rates:
         hasher = get_method(method).from_description(params)
         if not isinstance(hasher, DeepHasher):
-            raise InvalidInput(f"{method} has no learning rate, so there is nothing to tune.")
+            raise InvalidInput(f"{method} does not train with a learning rate, so there is nothing to tune.")
         model = Model(hasher.set_params(training=hasher._schedule().scaled(float(rate))))
         try:
             model.fit(images, labels, on_step=on_step)
