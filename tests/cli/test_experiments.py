@@ -196,3 +196,17 @@ def test_the_device_of_an_experiment_is_chosen(ddsh, fails_in_one_line, folder):
     assert outcome.returncode == 0, outcome.stderr
     [path] = (folder / "results" / "quick" / "tiny").glob("deep-*.json")
     assert json.loads(path.read_text())["machine"]["device"] == "cpu"
+
+
+def test_two_methods_are_compared_on_the_splits_that_both_have(ddsh, fails_in_one_line):
+    results = Path(__file__).parents[2] / "results"
+    done = ddsh("compare", "ddsh", "dpsh", "--results", results, "--experiment", "map-cifar10")
+    assert done.returncode == 0, done.stderr
+    assert "map-cifar10: MAP of ddsh minus MAP of dpsh" in done.stdout
+    assert done.stdout.count("+0.0") == 4
+    found = json.loads(ddsh("compare", "ddsh", "dpsh", "--results", results, "--json").stdout)
+    assert {one["n_bits"] for one in found if one["experiment"] == "map-cifar10"} == {12, 24, 32, 48}
+    assert all(one["seed_p"] is not None for one in found if one["experiment"] == "map-cifar10")
+    files = [results / "map-cifar10" / f"{name}-12bits-seed0.json" for name in ("ddsh", "dpsh")]
+    assert json.loads(ddsh("compare", *files, "--json").stdout)[0]["seeds"] == [0]
+    fails_in_one_line(ddsh("compare", "ddsh", "dpshh", "--results", results), "Did you mean 'dpsh'")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddsh.codes import BinaryCodes
 from ddsh.datasets import Dataset, Protocol
 from ddsh.evaluation.examples import draw_examples
 from ddsh.images import ArrayImages
@@ -19,8 +18,8 @@ def _dataset(labels, classes, channels=3):
     return Dataset("toy", ArrayImages(lambda: pixels, len(labels), "toy"), as_labels(labels), ("red", "green", "blue"))
 
 
-def _codes(classes):
-    return BinaryCodes.from_bits(np.eye(3, dtype=int)[classes])
+def _outputs(classes):
+    return 2.0 * np.eye(3)[classes] - 1
 
 
 def _tile(examples, row, column):
@@ -33,7 +32,7 @@ def test_one_query_of_each_class_is_shown_beside_its_nearest():
     classes = np.arange(90) % 3
     dataset = _dataset(classes, classes)
     split = Protocol("toy", query_per_class=4).split(dataset, 0)
-    examples = draw_examples(dataset, split, _codes(classes[split.query]), _codes(classes[split.database]))
+    examples = draw_examples(dataset, split, _outputs(classes[split.query]), _outputs(classes[split.database]))
     assert (examples.tile, examples.columns) == (32, 21)
     assert [query.label for query in examples.queries] == ["red", "green", "blue"]
     for row, query in enumerate(examples.queries):
@@ -48,7 +47,7 @@ def test_a_small_database_makes_a_narrow_sheet_and_irrelevant_hits_are_marked():
     classes = np.arange(9) % 3
     dataset = _dataset(classes, classes, channels=1)
     split = Protocol("toy", query_per_class=1).split(dataset, 0)
-    examples = draw_examples(dataset, split, _codes(classes[split.query]), _codes(classes[split.database]))
+    examples = draw_examples(dataset, split, _outputs(classes[split.query]), _outputs(classes[split.database]))
     assert examples.columns == 7
     assert examples.queries[0].distances == [0, 0, 2, 2, 2, 2]
     assert examples.queries[0].relevant == [True, True, False, False, False, False]
@@ -59,7 +58,7 @@ def test_images_with_several_classes_carry_all_of_their_names():
     one_hot = np.eye(3, dtype=np.uint8)
     dataset = _dataset(one_hot[classes] | one_hot[(classes + 1) % 3], classes)
     split = Protocol("toy", n_query=6).split(dataset, 0)
-    examples = draw_examples(dataset, split, _codes(classes[split.query]), _codes(classes[split.database]))
+    examples = draw_examples(dataset, split, _outputs(classes[split.query]), _outputs(classes[split.database]))
     assert len({query.row for query in examples.queries}) == len(examples.queries)
     assert {query.label for query in examples.queries} <= {"red, green", "green, blue", "red, blue"}
 
@@ -68,4 +67,16 @@ def test_queries_without_classes_give_no_examples():
     dataset = _dataset(np.zeros((20, 3), np.uint8), np.zeros(20, int))
     split = Protocol("toy", n_query=6).split(dataset, 0)
     none = np.zeros(20, int)
-    assert draw_examples(dataset, split, _codes(none[split.query]), _codes(none[split.database])) is None
+    assert draw_examples(dataset, split, _outputs(none[split.query]), _outputs(none[split.database])) is None
+
+
+def test_images_at_equal_distance_are_ordered_by_their_outputs():
+    classes = np.arange(90) % 3
+    dataset = _dataset(classes, classes)
+    split = Protocol("toy", query_per_class=1).split(dataset, 0)
+    closeness = np.random.default_rng(0).random(len(split.database))
+    outputs = _outputs(classes[split.database]) * np.stack([1 + 0 * closeness, closeness, closeness], axis=1)
+    examples = draw_examples(dataset, split, _outputs(classes[split.query]) * [1, 0.5, 0.5], outputs)
+    hits = examples.queries[0].hits
+    assert set(examples.queries[0].distances) == {0}
+    assert hits != sorted(hits)

@@ -262,6 +262,14 @@ def test_the_authors_codes_score_what_they_should(authors, n_bits):
         assert found.precision_at[100] == pytest.approx(0.813, abs=5e-4)
 
 
+def test_the_two_conventions_of_the_curve_by_radius_differ_where_lookups_are_empty(authors):
+    curves = score(*authors(48)).precision_recall
+    assert curves.by_radius.precision[0] == pytest.approx(0.711, abs=1e-3)
+    assert curves.by_radius_pooled.precision[0] == pytest.approx(0.963, abs=5e-4)
+    assert curves.by_radius_pooled.precision[-1] == pytest.approx(0.1)
+    assert curves.by_radius_pooled.recall[-1] == 1.0
+
+
 def test_the_two_conventions_of_ap_at_k_differ_as_published(authors):
     query, database, query_labels, labels = authors(12)
     maps = [

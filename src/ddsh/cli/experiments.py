@@ -120,3 +120,68 @@ def results(
         typer.echo(summary_table(summarise(chosen)).to_markdown())
     else:
         show_summaries(summarise(chosen))
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="Label of a method, or a result file.")],
+    second: Annotated[str, typer.Argument(help="Label of the method to compare with, or a result file.")],
+    results: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
+    experiment: Annotated[str | None, typer.Option(help="Compare within this experiment only.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare two methods with paired tests, per query and over seeds."""
+    from dataclasses import asdict
+
+    from ddsh.cli.display import print_json, print_table
+    from ddsh.errors import UnknownName
+    from ddsh.evaluation.result import Result, read_results
+    from ddsh.evaluation.significance import compare as compare_results
+    from ddsh.report.text_table import TextTable
+
+    known = [one for one in read_results(results)[0] if experiment in (None, one.experiment)]
+
+    def find(name: str) -> dict[str, list[Result]]:
+        """Return the results of a label by experiment, or the one of a file."""
+        if name.endswith(".json"):
+            one = Result.read(name)
+            return {one.experiment: [one]}
+        groups: dict[str, list[Result]] = {}
+        for one in known:
+            if one.label == name:
+                groups.setdefault(one.experiment, []).append(one)
+        if not groups:
+            raise UnknownName("label", name, {one.label for one in known})
+        return groups
+
+    ours, theirs = find(first), find(second)
+    shared = sorted(ours.keys() & theirs.keys()) or [""]
+    found = [
+        (name, one)
+        for name in shared
+        for one in compare_results(ours.get(name) or [*ours.values()][0], theirs.get(name) or [*theirs.values()][0])
+    ]
+    if json:
+        print_json([{"experiment": name} | asdict(one) | {"significant": one.is_significant} for name, one in found])
+        return
+
+    def text(value: float | None, digits: int) -> str:
+        """Return a number, or a dash for None."""
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    header = ("bits", "seeds", "difference", "95% interval", "p, queries", "p, seeds", "p < .05")
+    for name in shared:
+        rows = tuple(
+            (
+                str(one.n_bits),
+                str(len(one.seeds)),
+                f"{one.difference:+.4f}",
+                "-" if one.interval is None else f"{one.interval[0]:+.4f} .. {one.interval[1]:+.4f}",
+                text(one.query_p, 4),
+                text(one.seed_p, 4),
+                "yes" if one.is_significant else "no",
+            )
+            for place, one in found
+            if place == name
+        )
+        typer.echo(f"{name or first}: MAP of {first} minus MAP of {second}")
+        print_table(TextTable(header, rows, "rrrrrrl"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         summarise,
     )
     from ddsh.evaluation.scores import PrecisionRecall, Scores, score
+    from ddsh.evaluation.significance import Comparison, compare
 else:
     import lazy_loader
 
@@ -43,6 +44,7 @@ else:
                 "summarise",
             ],
             "scores": ["PrecisionRecall", "Scores", "score"],
+            "significance": ["Comparison", "compare"],
         },
     )
 
@@ -50,6 +52,7 @@ __all__ = [
     "METRICS",
     "BackboneInfo",
     "BitHealth",
+    "Comparison",
     "Curve",
     "EpochRecord",
     "Examples",
@@ -64,6 +67,7 @@ __all__ = [
     "Spread",
     "Summary",
     "bit_health",
+    "compare",
     "evaluate",
     "evaluate_fitted",
     "read_results",

@@ -133,7 +133,7 @@ def evaluate_fitted(
         versions=versions(),
     )
     if examples:
-        result._examples = draw_examples(dataset, split, query, database)
+        result._examples = draw_examples(dataset, split, query_outputs, database_outputs)
     return result
 
 

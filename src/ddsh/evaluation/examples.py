@@ -13,6 +13,7 @@ from pydantic import BaseModel, PrivateAttr
 from ddsh.codes import BinaryCodes
 from ddsh.datasets import Dataset, Split
 from ddsh.errors import ArtefactError
+from ddsh.index.rerank import Outputs, similarity_to
 from ddsh.labels import MultiLabels
 from ddsh.storage import Manifest, atomic_write
 
@@ -25,7 +26,7 @@ _QUALITY = 85
 
 
 class Example(BaseModel):
-    """A query and its nearest images, ties in the order of the database.
+    """A query and its nearest images.
 
     Attributes
     ----------
@@ -94,8 +95,11 @@ class Examples(Manifest):
         return examples
 
 
-def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: BinaryCodes) -> Examples | None:
+def draw_examples(dataset: Dataset, split: Split, query: Outputs, database: Outputs) -> Examples | None:
     """Return the first query of each class with its nearest images.
+
+    Codes decide the order, and real outputs that of images at equal distance: in the order of the database all methods
+    with good codes would show the same images.
 
     Parameters
     ----------
@@ -103,8 +107,8 @@ def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: 
         The images.
     split : Split
         Its query and database rows.
-    query, database : BinaryCodes
-        Codes of the query and of the database.
+    query, database : ndarray, shape (n, n_bits)
+        Real outputs of the query and of the database.
 
     Returns
     -------
@@ -113,10 +117,11 @@ def draw_examples(dataset: Dataset, split: Split, query: BinaryCodes, database: 
     """
     labels = dataset.labels.take(split.query)
     firsts = [int(np.flatnonzero(labels.having(label))[0]) for label in labels.classes()[:MAX_QUERIES].tolist()]
+    query_codes, database_codes = BinaryCodes.from_outputs(query), BinaryCodes.from_outputs(database)
     queries = []
     for place in dict.fromkeys(firsts):
-        distances = query[[place]].hamming(database)[0]
-        nearest = np.argsort(distances, kind="stable")[:N_HITS]
+        distances = query_codes[[place]].hamming(database_codes)[0]
+        nearest = np.lexsort((-similarity_to(query[place], database), distances))[:N_HITS]
         row, hits = split.query[[place]], split.database[nearest]
         queries.append(
             Example(

@@ -39,6 +39,7 @@ __all__ = [
     "curve_by_rank",
     "expected_gains",
     "harmonic_numbers",
+    "pooled_by_radius",
     "precision_at",
     "rank_stably",
     "success",
@@ -200,6 +201,16 @@ def by_radius(counts: Counts) -> Curve:
     precision = hits / np.maximum(found, 1)
     recall = hits / np.maximum(hits[:, -1:], 1)
     return Curve(precision.sum(axis=0), recall.sum(axis=0))
+
+
+def pooled_by_radius(counts: Counts) -> Ints:
+    """Return items found, relevant items found, and relevant items, summed over queries, within each radius.
+
+    The authors' precision-recall curve pools all pairs of a query and an item: precision is the second row divided by
+    the first, recall the second by the third. Queries that find nothing do not lower it.
+    """
+    found, hits = np.cumsum(counts.total, axis=1).sum(axis=0), np.cumsum(counts.relevant, axis=1).sum(axis=0)
+    return np.stack([found, hits, np.full_like(hits, hits[-1])])
 
 
 def expected_gains(counts: Counts, n_database: int) -> Floats:

@@ -32,10 +32,14 @@ class PrecisionRecall:
         Within Hamming radius 0, 1, ..., n_bits (hash lookup).
     by_rank : Curve
         Among the first 1, 2, ..., n_database items (Hamming ranking).
+    by_radius_pooled : Curve, optional
+        Within each radius, pooled over all pairs of a query and an item, as the authors of DDSH do; `by_radius` is the
+        mean over queries, with precision 0 for a query that finds nothing.
     """
 
     by_radius: Curve
     by_rank: Curve
+    by_radius_pooled: Curve | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Scores:
         by_rank = Curve(curves.by_rank.precision[ranks - 1], curves.by_rank.recall[ranks - 1], ranks.tolist())
         return replace(
             self,
-            precision_recall=PrecisionRecall(curves.by_radius, by_rank),
+            precision_recall=PrecisionRecall(curves.by_radius, by_rank, curves.by_radius_pooled),
             average_precision=self.average_precision.round(6),
         )
 
@@ -198,6 +202,7 @@ class _Tally:
         self.harmonic = metrics.harmonic_numbers(self.n_ranked)
         self.gains = np.zeros((2, self.n_ranked))
         self.radius = np.zeros((2, codes.n_bits + 1))
+        self.pooled = np.zeros((3, codes.n_bits + 1), np.int64)
         self.successes = np.zeros(len(radii), np.int64)
         self.precisions: list[AveragePrecision] = []
         self.metrics = dict.fromkeys(METRICS, 0.0)
@@ -222,6 +227,7 @@ class _Tally:
         self.precisions.append(precision)
         curve = metrics.by_radius(counts)
         self.radius += np.stack([curve.precision, curve.recall])
+        self.pooled += metrics.pooled_by_radius(counts)
         self.successes += metrics.success(counts, self.radii)
         self.without_relevant += int((counts.relevant.sum(axis=1) == 0).sum())
 
@@ -240,7 +246,11 @@ class _Tally:
             precision_at={k: float(by_rank.precision[rank]) for k, rank in ranks.items()},
             recall_at={k: float(by_rank.recall[rank]) for k, rank in ranks.items()},
             success_rate={radius: int(hits) / n_query for radius, hits in zip(self.radii, self.successes, strict=True)},
-            precision_recall=PrecisionRecall(Curve(*(self.radius / n_query)), by_rank),
+            precision_recall=PrecisionRecall(
+                Curve(*(self.radius / n_query)),
+                by_rank,
+                Curve(self.pooled[1] / np.maximum(self.pooled[0], 1), self.pooled[1] / np.maximum(self.pooled[2], 1)),
+            ),
             average_precision=expected,
             n_query=n_query,
             n_database=n_database,

@@ -167,11 +167,14 @@ def map_chart(section: Section) -> Chart:
 
 
 def precision_recall_chart(section: Section, at: Literal["rank", "radius"]) -> Chart:
-    """Return precision-recall curves by rank or by Hamming radius."""
+    """Return precision-recall curves by rank or by Hamming radius, pooled over queries where all runs have that."""
+    runs = [run for cell in section.in_order() for run in cell.runs]
+    pooled = all(run.by_radius_pooled is not None for run in runs)
+    name = "by_rank" if at == "rank" else "by_radius_pooled" if pooled else "by_radius"
 
     def series(cell: Cell) -> Series | None:
         """Return the curve of a cell, if it has one."""
-        curve = _mean_curve(run.by_rank if at == "rank" else run.by_radius for run in cell.runs)
+        curve = _mean_curve(getattr(run, name) for run in cell.runs)
         if curve is None:
             return None
         marked = _nearest(curve.recall, _RECALLS)
@@ -182,7 +185,8 @@ def precision_recall_chart(section: Section, at: Literal["rank", "radius"]) -> C
 
     text = {
         "rank": "Precision and recall among the first 1, 2, … items of the ranking, averaged over queries and seeds.",
-        "radius": "Precision and recall within Hamming radius 0, 1, 2, …; an empty lookup counts as precision 0.",
+        "radius": "Precision and recall within Hamming radius 0, 1, 2, …; "
+        + ("pooled over all queries, as in the paper." if pooled else "an empty lookup counts as precision 0."),
     }[at]
     panel = Panel("", "recall", "precision", x_limits=(0.0, 1.0), y_limits=(0.0, 1.0))
     return Chart(

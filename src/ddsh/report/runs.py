@@ -69,7 +69,7 @@ class ReportedRun:
         Number of queries and database items, cut-off and treatment of ties of the scores.
     success_rate : mapping of int to float
         Share of queries with a relevant item within a Hamming radius.
-    by_rank, by_radius : PrecisionRecallCurve or None
+    by_rank, by_radius, by_radius_pooled : PrecisionRecallCurve or None
         Precision-recall curves.
     history : tuple of EpochRecord
         Training history.
@@ -111,6 +111,7 @@ class ReportedRun:
     success_rate: Mapping[int, float]
     by_rank: PrecisionRecallCurve | None
     by_radius: PrecisionRecallCurve | None
+    by_radius_pooled: PrecisionRecallCurve | None
     history: tuple[EpochRecord, ...]
     bits: BitHealth | None
     outputs: Histogram | None
@@ -183,6 +184,10 @@ def _read_run(result: Result, problems: list[str]) -> ReportedRun:
         success_rate=part("success_rate", lambda: _rates(scores.success_rate)) or {},
         by_rank=part("precision_recall.by_rank", lambda: _curve(curves.by_rank) if curves else None),
         by_radius=part("precision_recall.by_radius", lambda: _curve(curves.by_radius) if curves else None),
+        by_radius_pooled=part(
+            "precision_recall.by_radius_pooled",
+            lambda: _curve(curves.by_radius_pooled) if curves and curves.by_radius_pooled else None,
+        ),
         history=part("history", lambda: _history(result.history)) or (),
         bits=part("bits", lambda: _bits(result.bits)),
         outputs=part("outputs", lambda: _outputs(result.outputs)),
