@@ -47,7 +47,7 @@ def test_what_it_is_drawn_as_is_a_figure_of_the_report(path):
 
 @every_file
 def test_the_documentation_names_it(path):
-    assert f"`{path.stem}`" in (ROOT / "docs" / "experiments.md").read_text()
+    assert f"`{path.stem}`" in (ROOT / "docs" / "how-to" / "experiments.md").read_text()
 
 
 @every_file

@@ -131,6 +131,7 @@ def compare(
 ) -> None:
     """Compare two methods with paired tests, per query and over seeds."""
     from dataclasses import asdict
+    from itertools import chain
 
     from ddsh.cli.display import print_json, print_table
     from ddsh.errors import UnknownName
@@ -154,12 +155,10 @@ def compare(
         return groups
 
     ours, theirs = find(first), find(second)
-    shared = sorted(ours.keys() & theirs.keys()) or [""]
-    found = [
-        (name, one)
-        for name in shared
-        for one in compare_results(ours.get(name) or [*ours.values()][0], theirs.get(name) or [*theirs.values()][0])
-    ]
+    pairs = {name: (ours[name], theirs[name]) for name in sorted(ours.keys() & theirs.keys())}
+    if not pairs:
+        pairs = {"": ([*chain(*ours.values())], [*chain(*theirs.values())])}
+    found = [(name, one) for name, sides in pairs.items() for one in compare_results(*sides)]
     if json:
         print_json([{"experiment": name} | asdict(one) | {"significant": one.is_significant} for name, one in found])
         return
@@ -169,7 +168,7 @@ def compare(
         return "-" if value is None else f"{value:.{digits}f}"
 
     header = ("bits", "seeds", "difference", "95% interval", "p, queries", "p, seeds", "p < .05")
-    for name in shared:
+    for name in pairs:
         rows = tuple(
             (
                 str(one.n_bits),
