@@ -3,7 +3,7 @@ import pytest
 
 from ddsh.datasets import get_protocol, load
 from ddsh.errors import InvalidInput
-from ddsh.experiment import rate_grid, read_spec, tune
+from ddsh.experiment import rate_grid, rates_around, read_spec, tune
 
 
 def test_a_specification_becomes_a_grid(tmp_path):
@@ -53,3 +53,33 @@ def test_tuning_finds_the_rate_that_learns_and_survives_the_one_that_diverges():
     assert trials[-1].map == 0.0
     with pytest.raises(InvalidInput, match="nothing to tune"):
         tune("lsh", {"n_bits": 8}, sample, few, [0.1])
+
+
+def test_folds_hold_out_every_training_image_once_and_keep_the_classes(sample_split):
+    sample, split = sample_split
+    folds = split.folds(sample, 4)
+    held = [np.concatenate([fold.query, fold.database]) for fold in folds]
+    assert np.array_equal(np.sort(np.concatenate(held)), split.train)
+    for fold, part in zip(folds, held, strict=True):
+        assert np.array_equal(np.sort(np.concatenate([fold.train, part])), split.train)
+        assert abs(len(fold.query) - len(fold.database)) <= 1
+        assert set(sample.labels.take(part).counts().values()) == {len(split.train) // 40}
+    for bad in (1, len(split.train)):
+        with pytest.raises(InvalidInput, match="folds"):
+            split.folds(sample, bad)
+
+
+def test_the_range_follows_the_methods_own_rate_and_folds_are_averaged(sample_split):
+    sample, split = sample_split
+    assert rates_around(0.05) == pytest.approx([0.005, 0.0158, 0.05, 0.158, 0.5], rel=1e-2)
+    few = type(split)(split.query, split.train[::10], split.database, split.protocol, 0)
+    params = {"n_bits": 8, "backbone": "small-grey", "preset": "scratch", "n_omega": 20, "training": {"epochs": 1}}
+    trials = tune("ddsh", params, sample, few, [0.3], n_folds=2)
+    assert len(trials) == 1
+    assert 0.1 < trials[0].map < 1
+
+
+@pytest.fixture(scope="module")
+def sample_split():
+    sample = load("sample")
+    return sample, get_protocol("sample").split(sample, 0)

@@ -180,9 +180,11 @@ def tune(
     weights: Weights = None,
     preset: Preset = None,
     epochs: Epochs = None,
-    low: Annotated[float, typer.Option(help="Lowest learning rate.")] = 1e-6,
-    high: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-2,
+    low: Annotated[float | None, typer.Option(help="Lowest learning rate; a tenth of the method's own.")] = None,
+    high: Annotated[float | None, typer.Option(help="Highest learning rate; ten times the method's own.")] = None,
+    paper_range: Annotated[bool, typer.Option("--paper-range", help="The paper's range, 1e-6 to 1e-2.")] = False,
     steps: Annotated[int, typer.Option(help="Number of learning rates.")] = 5,
+    folds: Annotated[int, typer.Option(min=1, help="Parts of cross-validation; 1 holds out one part.")] = 1,
     protocol: ProtocolName = None,
     seed: Seed = 0,
     root: Root = None,
@@ -195,10 +197,10 @@ def tune(
     """
     from ddsh.cli.progress import Progress
     from ddsh.datasets import get_protocol, load
+    from ddsh.errors import InvalidInput
     from ddsh.experiment import rate_grid
     from ddsh.experiment import tune as tune_rate
 
-    rates = rate_grid(low, high, steps)
     model = build_model(
         method,
         params={"n_bits": bits, "seed": seed, "preset": preset},
@@ -207,6 +209,12 @@ def tune(
         cache_dir=cache_dir,
         device=device,
     )
+    training = model.method.describe_params().get("training")
+    if training is None:
+        raise InvalidInput(f"{method} does not train with a learning rate, so there is nothing to tune.")
+    own = training["learning_rate"]
+    first, last = (1e-6, 1e-2) if paper_range else (own / 10, own * 10)
+    rates = rate_grid(first if low is None else low, last if high is None else high, steps)
     with Progress("Reading files", "files") as progress:
         dataset = load(data, root=root, on_progress=progress.on_count)
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
@@ -221,6 +229,7 @@ def tune(
                 f"learning rate {trial.learning_rate:g}: validation MAP {trial.map:.4f}"
             ),
             on_step=progress.on_step,
+            n_folds=folds,
         )
     typer.echo(f"Best on validation: --learning-rate {trials[0].learning_rate:g}")
 

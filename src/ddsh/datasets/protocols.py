@@ -90,6 +90,33 @@ class Split:
         rows = np.setdiff1d(self.train, held), np.setdiff1d(held, query)
         return Split(query, *rows, replace(self.protocol, name=f"{self.protocol.name}{_VALIDATION}"), self.seed)
 
+    def folds(self, dataset: Dataset, n_folds: int) -> "list[Split]":
+        """Split the training images alone for cross-validation: each part is held out once.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset of this split.
+        n_folds : int
+            Number of parts, 2 or more, with about the same share of each class; half of a part becomes query, half
+            database.
+        """
+        if not 2 <= n_folds <= len(self.train) // 2:
+            raise InvalidInput(
+                f"{len(self.train):,} training images make 2 to {len(self.train) // 2} folds; got {n_folds}."
+            )
+        rng = np.random.Generator(np.random.PCG64([self.seed, 3]))
+        protocol = replace(self.protocol, name=f"{self.protocol.name}{_VALIDATION}")
+        left, found = self.train, []
+        for number in range(n_folds):
+            size = len(left) // (n_folds - number)
+            held = left[draw_stratified(dataset.labels.take(left), size, rng)]
+            query = held[draw_stratified(dataset.labels.take(held), size // 2, rng)]
+            rows = np.setdiff1d(self.train, held), np.setdiff1d(held, query)
+            found.append(Split(query, *rows, protocol, self.seed))
+            left = np.setdiff1d(left, held)
+        return found
+
 
 @dataclass(frozen=True, repr=False)
 class Protocol:

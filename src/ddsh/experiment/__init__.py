@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from ddsh.experiment.provenance import commit_of, this_machine
     from ddsh.experiment.runner import ExperimentListener, Outcome, Plan, build_model, plan, run
     from ddsh.experiment.spec import BackboneSpec, MethodSpec, QuickSpec, Run, Spec, find_spec, read_spec
-    from ddsh.experiment.tuning import Trial, rate_grid, tune
+    from ddsh.experiment.tuning import PAPER_RATES, Trial, rate_grid, rates_around, tune
 else:
     import lazy_loader
 
@@ -16,11 +16,12 @@ else:
             "provenance": ["commit_of", "this_machine"],
             "runner": ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"],
             "spec": ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"],
-            "tuning": ["Trial", "rate_grid", "tune"],
+            "tuning": ["PAPER_RATES", "Trial", "rate_grid", "rates_around", "tune"],
         },
     )
 
 __all__ = [
+    "PAPER_RATES",
     "BackboneSpec",
     "ExperimentListener",
     "MethodSpec",
@@ -35,6 +36,7 @@ __all__ = [
     "find_spec",
     "plan",
     "rate_grid",
+    "rates_around",
     "read_spec",
     "run",
     "this_machine",

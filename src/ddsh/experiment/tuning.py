@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from ddsh.datasets import Dataset, Split
 from ddsh.errors import Diverged, InvalidInput
@@ -13,7 +14,7 @@ from ddsh.images import SomeImages
 from ddsh.methods import DeepHasher, get_method
 from ddsh.model import Model
 
-__all__ = ["PAPER_RATES", "Trial", "rate_grid", "tune"]
+__all__ = ["PAPER_RATES", "Trial", "rate_grid", "rates_around", "tune"]
 
 PAPER_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 """Learning rates that the paper searches."""
@@ -40,9 +41,10 @@ def tune(
     params: dict[str, Any],
     dataset: Dataset,
     split: Split,
-    rates: Sequence[float] = PAPER_RATES,
+    rates: Sequence[float] | None = None,
     on_trial: Callable[[Trial], None] | None = None,
     on_step: Callable[[Any], None] | None = None,
+    n_folds: int = 1,
 ) -> list[Trial]:
     """Train with each learning rate, and score it on a validation part.
 
@@ -56,35 +58,44 @@ def tune(
         The images.
     split : Split
         The split; only its training images are used.
-    rates : sequence of float
-        Learning rates to try.
+    rates : sequence of float, optional
+        Learning rates to try; by default :func:`rates_around` the method's own.
     on_trial, on_step : callable, optional
         Called after each trial, and after each mini-batch.
+    n_folds : int
+        1 holds out one part of the training images; more is cross-validation, as in the paper.
 
     Returns
     -------
     list of Trial
         Trials, the best first.
     """
-    if not rates or min(rates) <= 0:
-        raise InvalidInput(f"Learning rates must be above 0; got {tuple(rates)}.")
-    validation = split.validation(dataset)
-    images, labels = SomeImages(dataset.images, validation.train), dataset.labels.take(validation.train)
+    hasher = get_method(method).from_description(params)
+    if not isinstance(hasher, DeepHasher):
+        raise InvalidInput(f"{method} does not train with a learning rate, so there is nothing to tune.")
+    chosen = rates_around(hasher._schedule().learning_rate) if rates is None else rates
+    if not chosen or min(chosen) <= 0:
+        raise InvalidInput(f"Learning rates must be above 0; got {tuple(chosen)}.")
+    parts = [split.validation(dataset)] if n_folds == 1 else split.folds(dataset, n_folds)
     trials = []
-    for rate in rates:
-        hasher = get_method(method).from_description(params)
-        if not isinstance(hasher, DeepHasher):
-            raise InvalidInput(f"{method} does not train with a learning rate, so there is nothing to tune.")
-        model = Model(hasher.set_params(training=hasher._schedule().scaled(float(rate))))
-        try:
-            model.fit(images, labels, on_step=on_step)
-            trial = Trial(float(rate), evaluate_fitted(model, dataset, validation).map)
-        except Diverged:
-            trial = Trial(float(rate), 0.0)
-        trials.append(trial)
+    for rate in map(float, chosen):
+        scores = []
+        for part in parts:
+            model = Model(clone(hasher).set_params(training=hasher._schedule().scaled(rate)))
+            try:
+                model.fit(SomeImages(dataset.images, part.train), dataset.labels.take(part.train), on_step=on_step)
+                scores.append(evaluate_fitted(model, dataset, part).map)
+            except Diverged:
+                scores.append(0.0)
+        trials.append(Trial(rate, float(np.mean(scores))))
         if on_trial:
-            on_trial(trial)
+            on_trial(trials[-1])
     return sorted(trials, key=lambda trial: -trial.map)
+
+
+def rates_around(learning_rate: float, n_rates: int = 5) -> list[float]:
+    """Return learning rates from a tenth to ten times a method's own, evenly spaced on a log scale."""
+    return rate_grid(learning_rate / 10, learning_rate * 10, n_rates)
 
 
 def rate_grid(low: float, high: float, n_rates: int) -> list[float]:
