@@ -144,3 +144,10 @@ def test_the_parameters_of_a_preset_are_written_out(dataset):
     )
     assert params["training"]["batch_size"] == 128
     assert None not in {params[name] for name in ("n_omega", "solver", "context", "dissimilar", "n_inner", "loss")}
+
+
+def test_results_and_scores_are_shown_in_one_line_and_as_a_table(dataset):
+    result = evaluate(LSH(8), dataset, Protocol("toy", query_per_class=2))
+    assert repr(result) == str(result) == f"Result(lsh, 8 bits, toy: MAP {result.map:.4f})"
+    assert repr(result.scores).startswith(f"Scores(map={result.map:.4f}, ties ")
+    assert f"<td>MAP</td><td>{result.map:.4f}</td>" in result._repr_html_()

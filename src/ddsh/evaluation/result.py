@@ -6,6 +6,7 @@ import os
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from ddsh.errors import ArtefactError
 from ddsh.evaluation.bits import BitHealth
 from ddsh.evaluation.examples import Examples
+from ddsh.evaluation.metrics import METRICS
 from ddsh.evaluation.outputs import Histogram, Reranked
 from ddsh.evaluation.scores import Scores
 from ddsh.storage import Manifest
@@ -156,6 +158,17 @@ class Result(Manifest):
         for name in ("map", "map_low", "map_high"):
             if not math.isfinite(getattr(self.scores, name)):
                 raise ValueError(f"scores.{name} is not a finite number")
+
+    def __repr__(self) -> str:
+        return f"Result({self.label or self.method}, {self.n_bits} bits, {self.dataset}: MAP {self.map:.4f})"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Return the main scores as a table, for notebooks."""
+        rows = {METRICS[name].title: f"{value:.4f}" for name in METRICS if (value := self.metric(name)) is not None}
+        cells = "".join(f"<tr><td>{escape(title)}</td><td>{value}</td></tr>" for title, value in rows.items())
+        return f"<table><caption>{escape(repr(self))}</caption>{cells}</table>"
 
     @property
     def path(self) -> Path | None:

@@ -91,6 +91,10 @@ class Scores:
     ap_convention: APConvention = "retrieved"
     metrics: dict[str, float] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        counts = f"{self.n_query:,} queries, {self.n_database:,} items, {self.n_bits} bits"
+        return f"Scores(map={self.map:.4f}, ties {self.map_low:.4f} .. {self.map_high:.4f}; {counts})"
+
     def thinned(self) -> "Scores":
         """Return a smaller copy for results: fewer points of the curve by rank, AP rounded."""
         curves = self.precision_recall
