@@ -95,6 +95,7 @@ def test_an_experiment_is_found_by_name_or_by_file(tmp_path):
         find_spec("tabel-1", tmp_path)
     with pytest.raises(InvalidInput, match="table-1"):
         find_spec("table-1", tmp_path / "elsewhere")
+    assert find_spec("sample-ddsh", tmp_path).name == "sample-ddsh.toml"  # comes with ddsh
 
 
 def test_an_experiment_can_be_cut_down(spec_of):

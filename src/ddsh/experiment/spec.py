@@ -252,7 +252,10 @@ def find_spec(given: str, folder: str | os.PathLike[str] = "experiments") -> Pat
     path = Path(given)
     if path.suffix == ".toml" or path.is_file():
         return path
-    bundled = Path(str(files("ddsh"))) / "experiments"
+    package = Path(str(files("ddsh")))
+    bundled = package / "experiments"
+    if not bundled.is_dir():  # a checkout of the repository
+        bundled = package.parents[1] / "experiments"
     known = {found.stem: found for place in (bundled, Path(folder)) for found in sorted(place.glob("*.toml"))}
     if not known:
         raise InvalidInput(f"There are no experiments in {folder}, so {given!r} is unknown; give a TOML file.")
