@@ -180,7 +180,7 @@ def test_wrong_use_of_results_is_answered_in_one_line(ddsh, fails_in_one_line, r
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_log_shows_runs_and_time_left(program, folder, jobs):
-    outcome = program("reproduce", "tiny", "--quick", "--jobs", jobs, cwd=folder, DDSH_LOG_SECONDS="0.2")
+    outcome = program("reproduce", "tiny", "--quick", "--jobs", jobs, cwd=folder, DDSH_LOG_SECONDS="0.001")
     assert outcome.returncode == 0, outcome.stderr
     lines = outcome.stderr.splitlines()
     assert lines[0].startswith("ddsh: Runs: ")
