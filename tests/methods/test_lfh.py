@@ -106,7 +106,7 @@ def test_similarity_may_be_given_pair_by_pair_and_is_never_asked_for_as_a_whole(
 
     n = 20_000
     signs = LFH(8, n_iterations=5).learn_codes(PairLabels(similar, n))
-    assert most <= n * 8
+    assert most <= n * 256
     assert signs.shape == (n, 8)
 
 
@@ -128,6 +128,11 @@ def test_few_items_are_enough(n_items, n_bits):
     signs = LFH(n_bits).learn_codes(as_labels(np.arange(n_items) % 2))
     assert signs.shape == (n_items, n_bits)
     assert (np.abs(signs) == 1).all()
+
+
+def test_as_many_columns_as_bits_can_be_asked_for_as_in_the_paper():
+    assert LFH(12).describe_params()["n_columns"] == 256
+    assert LFH(12, n_columns="n_bits").describe_params()["n_columns"] == 12
 
 
 @pytest.mark.parametrize("option", ["n_columns", "beta", "n_iterations"])

@@ -1,7 +1,7 @@
 """LFH: latent factor hashing."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class LFH(TwoStepHasher):
     ----------
     n_bits : int
         Code length.
-    n_columns : int, optional
-        Number of sampled items (all, if there are fewer); `n_bits` by default.
+    n_columns : int or "n_bits"
+        Number of sampled items (all, if there are fewer); the paper samples as many as there are bits.
     beta : float
         Variance of the prior.
     n_iterations : int
@@ -57,8 +57,8 @@ class LFH(TwoStepHasher):
     ----------
     Zhang, P., Zhang, W., Li, W.-J. and Guo, M. "Supervised Hashing with Latent Factor Models." SIGIR 2014. Differs from
     the paper in a random start instead of the principal components of the features, in an extension that learns the
-    signs instead of the real factors (boosted trees by default, as in the DDSH paper), and in leaving out pairs of an
-    item with itself.
+    signs instead of the real factors (boosted trees by default, as in the DDSH paper), in 256 sampled columns, which
+    scored best on validation (experiments/choose-lfh.toml), and in leaving out pairs of an item with itself.
     """
 
     card = MethodCard(
@@ -76,7 +76,7 @@ class LFH(TwoStepHasher):
         self,
         n_bits: int = 32,
         *,
-        n_columns: int | None = None,
+        n_columns: int | Literal["n_bits"] = 256,
         beta: float = 30.0,
         n_iterations: int = 50,
         extension: str | Extension = "trees",
@@ -93,20 +93,22 @@ class LFH(TwoStepHasher):
         super()._check_parameters()
         for name in ("n_columns", "beta", "n_iterations"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value != "n_bits" and not value > 0:
                 raise InvalidInput(f"{name} must be above 0; got {value}.")
 
     def describe_params(self) -> dict[str, Any]:
         """Return every parameter as plain JSON, with the number of columns resolved."""
-        return super().describe_params() | {"n_columns": self.n_columns or self.n_bits}
+        return super().describe_params() | {"n_columns": self._n_columns()}
+
+    def _n_columns(self) -> int:
+        return self.n_bits if self.n_columns == "n_bits" else self.n_columns
 
     def learn_codes(self, labels: Labels) -> NDArray[np.int8]:
         """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
-        n_columns = self.n_columns or self.n_bits
         U = rng.standard_normal((len(labels), self.n_bits))
         for _ in range(self.n_iterations):
-            omega = np.sort(rng.permutation(len(U))[:n_columns])
+            omega = np.sort(rng.permutation(len(U))[: self._n_columns()])
             update_others(U, labels, omega, self.beta)
             update_sampled(U, labels, omega, self.beta)
         return np.where(U > 0, 1, -1).astype(np.int8)
