@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,3 +211,31 @@ def test_two_methods_are_compared_on_the_splits_that_both_have(ddsh, fails_in_on
     files = [results / "map-cifar10" / f"{name}-12bits-seed0.json" for name in ("ddsh", "dpsh")]
     assert json.loads(ddsh("compare", *files, "--json").stdout)[0]["seeds"] == [0]
     fails_in_one_line(ddsh("compare", "ddsh", "dpshh", "--results", results), "Did you mean 'dpsh'")
+
+
+def test_tune_tries_settings_writes_the_best_and_continues(ddsh, photos, tmp_path, fails_in_one_line):
+    for copy in range(4):  # the held-out part needs some images of each class
+        for path in photos.rglob("*.jpg"):
+            target = tmp_path / "more" / path.parent.name / f"{copy}-{path.name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    options = ("--methods", "dpsh", "--bits", 8, "--backbone", "small", "--epochs", 1, "--device", "cpu", "--seeds", 1)
+    call = ("tune", tmp_path / "more", *options, "--budget", 2, "--results", tmp_path / "r")
+    outcome = ddsh(*call)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.count("validation MAP") == 2
+    [settings] = (tmp_path / "r").rglob("settings.toml")
+    assert "Best of 2 trials" in settings.read_text()
+    files = sorted(path.name for path in settings.parent.glob("*.json"))
+    assert files == ["dpsh-8bits-seed0.json", "dpsh-learning_rate-0.9-8bits-seed0.json"]
+    before = settings.read_text()
+    again = ddsh(*call)
+    assert again.returncode == 0, again.stderr
+    assert settings.read_text() == before
+    fails_in_one_line(ddsh(*call, "--held-out", 40), "own-held-out-30")
+    rates = ddsh(*call, "--paper-range", "--folds", 2)
+    assert rates.returncode == 0, rates.stderr
+    assert "dpsh-learning_rate-1e-06: validation MAP" in rates.stdout
+    fails_in_one_line(ddsh("tune", tmp_path / "more", "--methods", "lsh"), "lsh does not train a network")
+    fails_in_one_line(ddsh("tune", photos, "--low", -1), "0 < low <= high")
+    fails_in_one_line(ddsh("tune", photos, "--like", "map-svhn", "--backbone", "small"), "leave out --backbone")

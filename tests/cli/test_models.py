@@ -1,5 +1,4 @@
 import json
-import shutil
 import sys
 
 import numpy as np
@@ -81,23 +80,6 @@ def test_a_method_from_outside_the_package_is_trained(ddsh, photos, tmp_path, mo
 def test_options_that_do_not_fit_are_refused_in_one_line(ddsh, photos, tmp_path, fails_in_one_line, options, words):
     fails_in_one_line(ddsh("train", photos, *options, "--out", tmp_path / "x"), words)
     assert not (tmp_path / "x").exists()
-
-
-def test_tune_prints_the_best_learning_rate(ddsh, photos, tmp_path, fails_in_one_line):
-    (tmp_path / "more").mkdir()
-    for copy in range(4):  # the validation part needs some images of each class
-        shutil.copytree(photos, tmp_path / "more", dirs_exist_ok=True, copy_function=_copy_as(copy))
-    options = ("--method", "dpsh", "--bits", 8, "--backbone", "small", "--epochs", 1, "--device", "cpu")
-    outcome = ddsh("tune", tmp_path / "more", *options, "--low", 0.001, "--high", 0.01, "--steps", 2)
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.count("validation MAP") == 2
-    assert outcome.stdout.splitlines()[-1].startswith("Best on validation: --learning-rate 0.0")
-    fails_in_one_line(ddsh("tune", tmp_path / "more", "--method", "lsh"), "lsh does not train with a learning rate")
-    fails_in_one_line(ddsh("tune", photos, "--low", 0), "0 < low <= high")
-
-
-def _copy_as(number):
-    return lambda source, target: shutil.copy(source, target.replace(".jpg", f"-{number}.jpg"))
 
 
 def test_unlabelled_images_are_encoded_too(ddsh, model, photos, tmp_path):

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
 app.add_typer(data.app, name="data")
 app.command()(models.train)
-app.command()(models.tune)
+app.command()(experiments.tune)
 app.command()(models.encode)
 app.command()(evaluation.evaluate)
 app.command()(models.methods)

@@ -1,13 +1,30 @@
 """Commands that run experiments and list their results."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddsh.cli.options import CacheDir, ImageSize, NFrozen, Root, Weights, writable_folder
+from ddsh.cli.options import (
+    BackboneName,
+    CacheDir,
+    Data,
+    Epochs,
+    ImageSize,
+    NFrozen,
+    ProtocolName,
+    Root,
+    Weights,
+    writable_folder,
+)
 
-__all__ = ["reproduce", "results"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ddsh.evaluation import Result
+    from ddsh.experiment import MethodSpec, Spec
+
+__all__ = ["compare", "reproduce", "results", "tune"]
 
 
 def reproduce(
@@ -76,6 +93,128 @@ def reproduce(
         typer.echo(f"Nothing to do: all {outcome.n_done} results are in {folder}")
     if spec.figure:
         typer.echo(f"ddsh report {folder.parent} draws it: report/figures/{spec.name}-{spec.figure}.svg")
+
+
+def tune(
+    data: Data,
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "ddsh",
+    budget: Annotated[int, typer.Option(min=1, help="Trials of each method.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each trial.")] = 2,
+    bits: Annotated[list[int] | None, typer.Option(min=1, help="Code length; repeatable. By default 32.")] = None,
+    held_out: Annotated[int, typer.Option(min=2, max=90, help="Per cent of the training images to score with.")] = 30,
+    folds: Annotated[int | None, typer.Option(min=2, max=99, help="Cross-validate in so many parts instead.")] = None,
+    low: Annotated[float | None, typer.Option(help="Lowest learning rate of a fixed range.")] = None,
+    high: Annotated[float | None, typer.Option(help="Highest learning rate of a fixed range.")] = None,
+    paper_range: Annotated[bool, typer.Option("--paper-range", help="The paper's range, 1e-6 to 1e-2.")] = False,
+    like: Annotated[str | None, typer.Option(help="An experiment that has the methods' rows and backbone.")] = None,
+    backbone: BackboneName = None,
+    image_size: ImageSize = None,
+    n_frozen: NFrozen = None,
+    weights: Weights = None,
+    epochs: Epochs = None,
+    protocol: ProtocolName = None,
+    results: Annotated[Path, typer.Option(callback=writable_folder, help="Folder for results.")] = Path("results"),
+    root: Root = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time, each in its own process.")] = 1,
+    device: Annotated[str | None, typer.Option(help="Where networks run: auto, cpu, cuda or mps.")] = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Choose parameters on part of the training images.
+
+    Every method has the same number of trials, the first with its own setting, and searches its learning rate, batch
+    size and own weights from there. The query set is not used. Results and the chosen settings are written to
+    results/tune-DATA; the same command continues.
+    """
+    from functools import partial
+
+    import ddsh
+    from ddsh.cli.progress import ExperimentProgress, Progress
+    from ddsh.datasets import load
+    from ddsh.evaluation import Result
+    from ddsh.experiment import PAPER_RATES, Trial, commit_of, rate_grid, run, search, try_rates, write_settings
+
+    rates = None
+    if low is not None or high is not None or paper_range:
+        rates = rate_grid(low or PAPER_RATES[0], high or PAPER_RATES[1], budget)
+    open_dataset = partial(load, data, root=root)
+    with Progress("Reading files", "files") as reading:
+        dataset = load(data, root=root, on_progress=reading.on_count)
+    spec = _trials_of(like, backbone, image_size, n_frozen, weights)
+    rule = f"-folds-{folds}" if folds else f"-held-out-{held_out}"
+    spec = spec.replace(
+        name=f"tune-{dataset.name}",
+        dataset=dataset.name,
+        protocol=(protocol or dataset.protocol) + rule,
+        bits=tuple(bits or [32]),
+        seeds=tuple(range(folds or seeds)),
+    )
+    folder = spec.folder(results)
+    trials: dict[str, list[Trial]] = {}
+    with ExperimentProgress() as progress:
+
+        def execute(row: "MethodSpec") -> "Sequence[Result] | None":
+            """Run a trial; return its results, or None if a run failed."""
+            one = spec.replace(methods=(row,))
+            outcome = run(
+                one,
+                open_dataset,
+                results,
+                progress,
+                n_jobs=jobs,
+                cache_dir=cache_dir,
+                device=device,
+                commit=commit_of(Path(ddsh.__file__).parent),
+            )
+            return None if outcome.failed else [Result.read(folder / each.file_name) for each in one.runs()]
+
+        for row in _rows_of(spec, methods, epochs):
+            trials[row.label] = []
+            found = try_rates(row, rates, execute) if rates else search(row, spec, dataset.labels, budget, execute)
+            for trial in found:
+                trials[row.label].append(trial)
+                progress.print(f"{trial.row.label}: validation MAP {trial.map:.4f} (standard error {trial.error:.4f})")
+            write_settings(folder / "settings.toml", spec, trials)
+    typer.echo(f"The best settings are in {folder / 'settings.toml'}")
+
+
+def _trials_of(
+    like: str | None, backbone: str | None, image_size: int | None, n_frozen: int | None, weights: Path | None
+) -> "Spec":
+    """Return an experiment for trials: a copy of another, or an empty one with a backbone."""
+    from ddsh.errors import InvalidInput
+    from ddsh.experiment import BackboneSpec, Spec, find_spec, read_spec
+
+    path = None if weights is None else str(weights)
+    given = BackboneSpec(name=backbone, image_size=image_size, n_frozen=n_frozen, weights=path)
+    if like is None:
+        return Spec(
+            name="tune",
+            dataset="-",
+            protocol="-",
+            bits=(32,),
+            seeds=(0,),
+            methods=(),
+            backbone=given if given.options() else None,
+        )
+    if given.options():
+        raise InvalidInput("--like names an experiment with its backbone: leave out --backbone and its options.")
+    return read_spec(find_spec(like)).replace(examples=(), reranked=())
+
+
+def _rows_of(spec: "Spec", methods: str, epochs: int | None) -> "list[MethodSpec]":
+    """Return the rows to tune: those of the experiment with these labels, or the methods of these names."""
+    from ddsh.experiment import MethodSpec
+    from ddsh.methods import get_method
+
+    known = {row.label: row for row in spec.methods}
+    rows = []
+    for name in filter(None, (part.strip() for part in methods.split(","))):
+        row = known.get(name) or MethodSpec(label=get_method(name).card.name, method=name)
+        if epochs is not None:
+            training: dict[str, Any] = dict(row.params.get("training") or {}) | {"epochs": epochs}
+            row = row.model_copy(update={"params": row.params | {"training": training}})
+        rows.append(row)
+    return rows
 
 
 def results(

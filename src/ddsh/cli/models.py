@@ -1,4 +1,4 @@
-"""Commands that train, tune, list and export models, and encode images."""
+"""Commands that train, list and export models, and encode images."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,7 @@ from ddsh.cli.options import (
 if TYPE_CHECKING:
     from ddsh.model import Model
 
-__all__ = ["build_model", "encode", "export", "methods", "train", "tune"]
+__all__ = ["build_model", "encode", "export", "methods", "train"]
 
 
 def build_model(
@@ -168,70 +168,6 @@ def train(
         raise ArtefactError(f"{error} {saved}") from error
     shutil.rmtree(checkpoints, ignore_errors=True)
     typer.echo(f"{model.name}, {model.n_bits} bits, trained on {len(images):,} images of {dataset.name}: {out}")
-
-
-def tune(
-    data: Data,
-    method: MethodName = "ddsh",
-    bits: Bits = 32,
-    backbone: BackboneName = None,
-    image_size: ImageSize = None,
-    n_frozen: NFrozen = None,
-    weights: Weights = None,
-    preset: Preset = None,
-    epochs: Epochs = None,
-    low: Annotated[float | None, typer.Option(help="Lowest learning rate; a tenth of the method's own.")] = None,
-    high: Annotated[float | None, typer.Option(help="Highest learning rate; ten times the method's own.")] = None,
-    paper_range: Annotated[bool, typer.Option("--paper-range", help="The paper's range, 1e-6 to 1e-2.")] = False,
-    steps: Annotated[int, typer.Option(help="Number of learning rates.")] = 5,
-    folds: Annotated[int, typer.Option(min=1, help="Parts of cross-validation; 1 holds out one part.")] = 1,
-    protocol: ProtocolName = None,
-    seed: Seed = 0,
-    root: Root = None,
-    device: Device = "auto",
-    cache_dir: CacheDir = None,
-) -> None:
-    """Choose a learning rate on part of the training images.
-
-    The method must train a network. The query set is not used.
-    """
-    from ddsh.cli.progress import Progress
-    from ddsh.datasets import get_protocol, load
-    from ddsh.errors import InvalidInput
-    from ddsh.experiment import rate_grid
-    from ddsh.experiment import tune as tune_rate
-
-    model = build_model(
-        method,
-        params={"n_bits": bits, "seed": seed, "preset": preset},
-        training={"epochs": epochs},
-        backbone={"name": backbone, "image_size": image_size, "n_frozen": n_frozen, "weights": weights},
-        cache_dir=cache_dir,
-        device=device,
-    )
-    training = model.method.describe_params().get("training")
-    if training is None:
-        raise InvalidInput(f"{method} does not train with a learning rate, so there is nothing to tune.")
-    own = training["learning_rate"]
-    first, last = (1e-6, 1e-2) if paper_range else (own / 10, own * 10)
-    rates = rate_grid(first if low is None else low, last if high is None else high, steps)
-    with Progress("Reading files", "files") as progress:
-        dataset = load(data, root=root, on_progress=progress.on_count)
-    split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
-    with Progress("Training") as progress:
-        trials = tune_rate(
-            method,
-            model.method.get_params(deep=False),
-            dataset,
-            split,
-            rates,
-            on_trial=lambda trial: progress.print(
-                f"learning rate {trial.learning_rate:g}: validation MAP {trial.map:.4f}"
-            ),
-            on_step=progress.on_step,
-            n_folds=folds,
-        )
-    typer.echo(f"Best on validation: --learning-rate {trials[0].learning_rate:g}")
 
 
 def encode(

@@ -165,6 +165,7 @@ class ExperimentProgress(Progress):
     def __init__(self, *, seconds: float | None = None) -> None:
         super().__init__("Runs", seconds=seconds)
         self._n_missing = self._n_ended = self._n_done = self._n_runs = 0
+        self._planned = 0.0
         self._run = ""
 
     @property
@@ -176,6 +177,7 @@ class ExperimentProgress(Progress):
         """Show how many results exist already."""
         self._n_missing, self._n_done = len(plan.missing), plan.n_done
         self._n_runs = self._n_missing + self._n_done
+        self._n_ended, self._planned = 0, self.elapsed
         if plan.missing and plan.n_done:
             self.print(self.summary)
         self._show(0.0, "")
@@ -206,6 +208,7 @@ class ExperimentProgress(Progress):
     def _show(self, part: float, current: str) -> None:
         """Show the runs that ended and the part of the current one; runs are assumed to take equal time."""
         done = self._n_ended + part
-        left = f", {format_time(self.elapsed * (self._n_missing - done) / done)} left" if done else ""
+        elapsed = self.elapsed - self._planned
+        left = f", {format_time(elapsed * (self._n_missing - done) / done)} left" if done else ""
         now = f"; {current}" if current else ""
         self.update(done, self._n_missing, f"{self._n_ended} of {self._n_missing} done{left}{now}")

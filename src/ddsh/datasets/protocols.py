@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -17,6 +18,8 @@ from ddsh.labels import draw_stratified
 
 __all__ = [
     "PROTOCOLS",
+    "FoldsProtocol",
+    "HeldOutProtocol",
     "Protocol",
     "RowNumbers",
     "Split",
@@ -31,6 +34,7 @@ RowNumbers: TypeAlias = NDArray[np.int64]
 """Positions of images in a dataset."""
 
 _VALIDATION = "-validation"
+_SUFFIX = re.compile(r"(.*?)(?:-(validation)|-(held-out|folds)-(\d{1,2}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,6 +257,52 @@ class ValidationProtocol(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class HeldOutProtocol(Protocol):
+    """A protocol that holds out a share of the training images of another.
+
+    Half of them become query, half database. As in the other protocol, the database also contains images that were
+    trained on, in the same proportion: they are found more easily, so they must not be missing when parameters are
+    chosen, nor be too many.
+
+    Parameters
+    ----------
+    share : float
+        Share of the training images.
+    """
+
+    share: float
+
+    def split(self, dataset: Dataset, seed: int) -> Split:
+        """Split the training images."""
+        whole = super().split(dataset, seed)
+        held = whole.validation(dataset, self.share)
+        trained = float(np.isin(whole.database, whole.train).mean())
+        n_trained = round(min(trained / max(1 - trained, 1e-9) * len(held.database), len(held.train)))
+        rng = np.random.Generator(np.random.PCG64([seed, 4]))
+        database = np.sort(np.concatenate([held.database, _shuffled(held.train, rng)[:n_trained]]))
+        name = f"{self.name}-held-out-{round(100 * self.share)}"
+        return replace(held, database=database, protocol=replace(self, name=name))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FoldsProtocol(Protocol):
+    """Cross-validation: seed k holds out part k of the training images that another protocol draws with seed 0.
+
+    Parameters
+    ----------
+    n_folds : int
+        Number of parts.
+    """
+
+    n_folds: int
+
+    def split(self, dataset: Dataset, seed: int) -> Split:
+        """Return one of the parts; see :meth:`Split.folds`."""
+        fold = super().split(dataset, 0).folds(dataset, self.n_folds)[seed % self.n_folds]
+        return replace(fold, protocol=replace(self, name=f"{self.name}-folds-{self.n_folds}"), seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SubsampledProtocol(Protocol):
     """A protocol that keeps a random subset of the rows of another, for quick runs.
 
@@ -300,17 +350,25 @@ def get_protocol(name: str) -> Protocol:
     Parameters
     ----------
     name : str
-        A name of :data:`PROTOCOLS`; with ``-validation`` appended, the protocol that splits its training images.
+        A name of :data:`PROTOCOLS`. Appended words split its training images instead: ``-validation`` and
+        ``-held-out-30`` hold out a fifth and 30 per cent of them, ``-folds-5`` makes five parts for cross-validation.
 
     Raises
     ------
     UnknownName
         If there is no such protocol; the message suggests the closest name.
     """
-    base = name.removesuffix(_VALIDATION)
+    found = _SUFFIX.fullmatch(name)
+    assert found is not None, "it matches every name"
+    base, is_validation, kind, number = found.groups()
     if base not in PROTOCOLS:
         raise UnknownName("protocol", base, PROTOCOLS)
-    return PROTOCOLS[base] if base == name else ValidationProtocol(**asdict(PROTOCOLS[base]))
+    settings = asdict(PROTOCOLS[base])
+    if kind == "held-out":
+        return HeldOutProtocol(**settings, share=int(number) / 100)
+    if kind == "folds":
+        return FoldsProtocol(**settings, n_folds=int(number))
+    return ValidationProtocol(**settings) if is_validation else PROTOCOLS[base]
 
 
 def _part(dataset: Dataset, name: str | None) -> RowNumbers:

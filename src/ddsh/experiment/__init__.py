@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from ddsh.experiment.provenance import commit_of, this_machine
     from ddsh.experiment.runner import ExperimentListener, Outcome, Plan, build_model, plan, run
     from ddsh.experiment.spec import BackboneSpec, MethodSpec, QuickSpec, Run, Spec, find_spec, read_spec
-    from ddsh.experiment.tuning import PAPER_RATES, Trial, rate_grid, rates_around, tune
+    from ddsh.experiment.tuning import PAPER_RATES, Trial, rate_grid, search, try_rates, write_settings
 else:
     import lazy_loader
 
@@ -16,7 +16,7 @@ else:
             "provenance": ["commit_of", "this_machine"],
             "runner": ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"],
             "spec": ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec", "read_spec"],
-            "tuning": ["PAPER_RATES", "Trial", "rate_grid", "rates_around", "tune"],
+            "tuning": ["PAPER_RATES", "Trial", "rate_grid", "search", "try_rates", "write_settings"],
         },
     )
 
@@ -36,9 +36,10 @@ __all__ = [
     "find_spec",
     "plan",
     "rate_grid",
-    "rates_around",
     "read_spec",
     "run",
+    "search",
     "this_machine",
-    "tune",
+    "try_rates",
+    "write_settings",
 ]

@@ -241,15 +241,23 @@ def plan(spec: Spec, dataset: Dataset, results: str | os.PathLike[str], *, force
     remade = {one.file_name for one in missing}
     staying = [result for name, result in done.items() if name not in remade]
     _check_params(spec, runs, staying, folder)
+    asked = {one.file_name for one in runs}
     rule = spec.split_rule()
     splits = {seed: rule.split(dataset, seed) for seed in spec.seeds}
     for result in staying:
         split = splits.get(result.seed)
-        if split is None or (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
+        if split is None or result.path is None:
             continue
+        if (result.dataset, result.protocol) != (dataset.name, split.protocol.name):
+            if result.path.name not in asked:
+                continue
+            raise InvalidInput(
+                f"{folder} holds {result.path.name} of {result.dataset}, protocol {result.protocol}, not of"
+                f" {dataset.name}, protocol {split.protocol.name}; choose another folder with --results."
+            )
         if split.fingerprint != result.split:
             raise InvalidInput(
-                f"{folder} holds {result.path and result.path.name} of another split of {dataset.name}"
+                f"{folder} holds {result.path.name} of another split of {dataset.name}"
                 f" (seed {result.seed}: {result.split[:8]}, now {split.fingerprint[:8]}); other files of the dataset,"
                 " or another version of the protocol? Replace all of them with --force, or choose another folder with"
                 " --results."

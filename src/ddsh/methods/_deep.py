@@ -25,8 +25,8 @@ from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._batches import Batches, FrozenBatches, ImageBatches, PreparedImages
 from ddsh.methods._checkpoints import Checkpoints
 from ddsh.methods._loop import TrainingLoop
-from ddsh.methods.base import Hasher, Outputs
-from ddsh.methods.training import Training, TrainingStep
+from ddsh.methods.base import Hasher, Outputs, SearchRange
+from ddsh.methods.training import SEARCHED, Training, TrainingStep
 
 __all__ = ["DeepHasher", "Rows"]
 
@@ -138,6 +138,10 @@ class DeepHasher(Hasher):
     def trained_backbone(self) -> Backbone:
         """The backbone that the method trains."""
         return Backbone.of(self.backbone)
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: those of the training schedule."""
+        return {f"training.{name}": factor for name, factor in SEARCHED.items()}
 
     @abstractmethod
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:

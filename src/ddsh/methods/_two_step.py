@@ -13,8 +13,8 @@ from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels, LabelsLike
 from ddsh.methods._extensions import Extension, FitOptions, Learned, as_extension
-from ddsh.methods.base import Hasher, Outputs
-from ddsh.methods.training import TrainingStep
+from ddsh.methods.base import Hasher, Outputs, SearchRange
+from ddsh.methods.training import SEARCHED, TrainingStep
 
 if TYPE_CHECKING:
     from ddsh.backbones import Backbone
@@ -97,6 +97,12 @@ class TwoStepHasher(Hasher):
     @abstractmethod
     def learn_codes(self, labels: Labels) -> NDArray[np.int8]:
         """Return codes of -1 and +1 for the labelled items, shape (n, n_bits)."""
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: those of the network, if the extension trains one."""
+        if as_extension(self.extension).trained_backbone is None:
+            return {}
+        return {f"extension.training.{name}": factor for name, factor in SEARCHED.items()}
 
     def _set_learned(self, learned: Learned) -> None:
         self.learned_ = learned

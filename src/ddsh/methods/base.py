@@ -20,10 +20,13 @@ from ddsh.labels import Labels, LabelsLike, as_labels
 if TYPE_CHECKING:
     from ddsh.backbones import Backbone
 
-__all__ = ["Hasher", "MethodCard", "Outputs", "check_features"]
+__all__ = ["Hasher", "MethodCard", "Outputs", "SearchRange", "check_features"]
 
 Outputs: TypeAlias = NDArray[np.floating[Any]]
 """Real outputs of a method, shape (n, n_bits); their signs are the codes."""
+
+SearchRange: TypeAlias = float | tuple[Any, ...]
+"""Values of a parameter to try: steps by a factor, or choices."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,22 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
 
     card: ClassVar[MethodCard]
     n_bits: int
+
+    def search_space(self, labels: Labels) -> "dict[str, SearchRange]":
+        """Return the parameters that ``ddsh tune`` varies, in order; none by default.
+
+        Parameters
+        ----------
+        labels : Labels
+            Labels of the training items; some parameters matter for multi-label items only.
+
+        Returns
+        -------
+        dict
+            For each parameter, a factor that numbers are multiplied with or divided by, or a tuple of choices. A dot
+            leads to a parameter of a parameter: ``training.learning_rate``.
+        """
+        return {}
 
     @property
     def inputs(self) -> Literal["features", "images"]:

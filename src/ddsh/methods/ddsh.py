@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput, UnknownName
-from ddsh.labels import Labels, draw_stratified
+from ddsh.labels import Labels, MultiLabels, draw_stratified
 from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
 from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._similarity import Dissimilar, Multilabel, Sampling, Start, check_choices, similarity
-from ddsh.methods.base import MethodCard
+from ddsh.methods.base import MethodCard, SearchRange
 from ddsh.methods.cosdish import COSDISH
 from ddsh.methods.losses import L2Loss, PairLoss, as_loss, describe_loss
 from ddsh.methods.training import Training
@@ -219,6 +219,13 @@ class DDSH(DeepHasher):
         if settings.n_inner < 1 or settings.n_omega < 1:
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
 
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: those of the discrete step, too."""
+        of_network = super().search_space(labels)
+        if isinstance(labels, MultiLabels):
+            return {"multilabel": ("jaccard",), "dissimilar": ("balanced",)} | of_network
+        return {"sampling": ("stratified",), "start": ("cosdish",)} | of_network
+
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
         self._settings = self.settings()
@@ -370,6 +377,10 @@ class DDSHMAC(DDSH):
             seed=seed,
         )
         self.mac_weight = mac_weight
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: the weight of the auxiliary coordinates, too."""
+        return super().search_space(labels) | {"mac_weight": 10.0}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -6,8 +6,9 @@ from torch.nn import functional
 
 from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
+from ddsh.labels import Labels
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard
+from ddsh.methods.base import MethodCard, SearchRange
 from ddsh.methods.training import Training
 
 __all__ = ["DHN"]
@@ -69,6 +70,10 @@ class DHN(DeepHasher):
     ) -> None:
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.quantisation = quantisation
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
+        return super().search_space(labels) | {"quantisation": 10.0}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -12,7 +12,7 @@ from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard
+from ddsh.methods.base import MethodCard, SearchRange
 from ddsh.methods.training import Training
 
 __all__ = ["DPSH"]
@@ -77,6 +77,10 @@ class DPSH(DeepHasher):
     ) -> None:
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.eta = eta
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
+        return super().search_space(labels) | {"eta": 10.0}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

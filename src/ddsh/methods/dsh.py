@@ -6,8 +6,9 @@ from torch.nn import functional
 
 from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput
+from ddsh.labels import Labels
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard
+from ddsh.methods.base import MethodCard, SearchRange
 from ddsh.methods.training import Training
 
 __all__ = ["DSH"]
@@ -18,8 +19,7 @@ class DSH(DeepHasher):
 
     Similar pairs of a mini-batch are pulled together and dissimilar ones pushed apart, up to a squared distance of 2c,
     where c is the code length; a regulariser pulls every output towards -1 or 1. The loss is the mean over pairs of
-    half of that and `quantisation` times the regulariser of both images, divided by c, so that one learning rate suits
-    every code length.
+    half of that and `quantisation` times the regulariser of both images.
 
     Parameters
     ----------
@@ -27,6 +27,8 @@ class DSH(DeepHasher):
         Code length.
     quantisation : float
         Weight of the regulariser, the paper's alpha.
+    per_bit : bool
+        Divide the loss by c, so that one learning rate suits every code length; the paper does not.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
@@ -63,12 +65,18 @@ class DSH(DeepHasher):
         n_bits: int = 32,
         *,
         quantisation: float = 0.01,
+        per_bit: bool = True,
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.quantisation = quantisation
+        self.per_bit = per_bit
+
+    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
+        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
+        return super().search_space(labels) | {"quantisation": 10.0}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -83,4 +91,5 @@ class DSH(DeepHasher):
         pairs = torch.where(similar, squared, functional.relu(2 * self.n_bits - squared)) / 2
         n_pairs = max(len(rows) * (len(rows) - 1) // 2, 1)  # the last mini-batch may have one image and no pair
         regulariser = (outputs.abs() - 1).abs().sum(1).mean()
-        return (pairs.triu(1).sum() / n_pairs + 2 * self.quantisation * regulariser) / self.n_bits
+        loss = pairs.triu(1).sum() / n_pairs + 2 * self.quantisation * regulariser
+        return loss / self.n_bits if self.per_bit else loss

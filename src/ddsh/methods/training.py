@@ -1,10 +1,14 @@
 """Training schedules and progress of deep methods."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ddsh.errors import InvalidInput
 
-__all__ = ["Training", "TrainingStep"]
+__all__ = ["SEARCHED", "Training", "TrainingStep"]
+
+SEARCHED: Mapping[str, float] = {"learning_rate": 3.0, "batch_size": 0.5, "head_factor": 2.0}
+"""Fields of :class:`Training` that ``ddsh tune`` varies, and the factors of its steps."""
 
 
 @dataclass(frozen=True)
