@@ -15,6 +15,7 @@ LAYERS = [
     {"codes", "labels", "images"},
     {"backbones"},
     {"methods", "datasets", "index"},
+    {"look"},
     {"model", "export"},
     {"evaluation"},
     {"experiment", "report", "search", "distributed"},

@@ -1,5 +1,6 @@
 """Model: images in, codes out, for every kind of method."""
 
+import copy
 import hashlib
 import json
 import sys
@@ -8,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from sklearn.exceptions import NotFittedError
 
 import ddsh
 from ddsh import model as model_module
 from ddsh.backbones import Backbone
+from ddsh.backbones.network import Network
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.images import as_images
@@ -26,9 +29,10 @@ KINDS = {
     "pixels": lambda: Model(SDH(8, n_anchors=20)),
     "backbone": lambda: Model(ITQ(8), "small"),
     "deep": lambda: Model(ddsh.DDSH(8, n_omega=10, training=FAST), "small"),
+    "look": lambda: Model(None, "small"),
     "cosdish cnn": lambda: Model(COSDISH(8, extension={"kind": "cnn", "training": {"epochs": 1}}), "small"),
 }
-by_kind = pytest.mark.parametrize("kind", KINDS)
+by_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "look"])
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +188,7 @@ def test_a_prepared_image_has_the_same_code(fitted, images, folder):
     for kind in KINDS:
         model = fitted(kind)
         prepared = model.prepare(images[0][7])
-        assert model.encode(prepared[None]) == model.encode(images[0][7:8])
+        assert model.encode_pair(prepared[None]) == model.encode_pair(images[0][7:8])
         assert kind == "pixels" or prepared.shape == (32, 32, 3)
 
 
@@ -250,12 +254,20 @@ def test_a_method_of_another_module_survives_a_folder(images, tmp_path, monkeypa
     sys.modules.pop("my_hashing")
 
 
+def _without_look(model):
+    """A copy of a fitted model as versions before 3 had it."""
+    copied = copy.copy(model)
+    copied.look = None
+    return copied
+
+
 def _as_version_1(folder, change):
     """Rewrite a saved model as version 1 had it."""
     path = folder / "model.json"
     content = json.loads(path.read_text())
     backbone = content.pop("backbone")
     content["version"] = 1
+    del content["look"]
     content["fingerprint"] = content.pop("weights")
     assert content["fingerprint"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     old = {"network": None, "image_size": None, "weights": None, "n_frozen": 0}
@@ -293,7 +305,7 @@ def _old_features(content, network):
     ],
 )
 def test_a_model_of_version_1_is_read(fitted, images, tmp_path, kind, change):
-    model = fitted(kind)
+    model = _without_look(fitted(kind))
     model.save(tmp_path, {"dataset": "textures"})
     _as_version_1(tmp_path, change)
     loaded = Model.load(tmp_path)
@@ -303,12 +315,101 @@ def test_a_model_of_version_1_is_read(fitted, images, tmp_path, kind, change):
     assert loaded.method.describe_params() == model.method.describe_params()
 
 
-@pytest.mark.parametrize("version", [0, 3, None, "1"])
+def test_a_model_of_version_2_is_read_and_can_get_look_bits(fitted, images, tmp_path):
+    model = _without_look(fitted("deep"))
+    model.save(tmp_path / "old")
+    path = tmp_path / "old" / "model.json"
+    content = json.loads(path.read_text()) | {"version": 2}
+    del content["look"]
+    path.write_text(json.dumps(content))
+    loaded = Model.load(tmp_path / "old")
+    assert (loaded.look_bits, loaded.fingerprint) == (0, fitted("deep").label_fingerprint)
+    assert loaded.encode_pair(images[0]).look is None
+    loaded.fit_look(images[0])
+    assert loaded.encode_pair(images[0]) == fitted("deep").encode_pair(images[0])
+    assert loaded.fingerprint == fitted("deep").fingerprint
+
+
+WITH_LOOK = ("backbone", "deep", "cosdish cnn", "look")
+
+
+@pytest.mark.parametrize("kind", WITH_LOOK)
+def test_both_codes_come_from_one_forward_pass(fitted, images, kind, monkeypatch):
+    model = fitted(kind)
+    seen = []
+    begin = Network.begin
+    monkeypatch.setattr(Network, "begin", lambda self, pixels, n: seen.append(len(pixels)) or begin(self, pixels, n))
+    pair = model.encode_pair(images[0])
+    assert sum(seen) == 40
+    assert pair.look.bits().shape == (40, 128)
+    if kind == "look":
+        assert pair.label is None
+    else:
+        assert pair.label == model.encode(images[0])
+
+
+@pytest.mark.parametrize("kind", WITH_LOOK)
+def test_look_bits_survive_a_folder(fitted, images, tmp_path, kind):
+    model = fitted(kind)
+    model.save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model")
+    assert loaded.look_bits == 128
+    assert loaded.encode_pair(images[0]) == model.encode_pair(images[0])
+    assert loaded.fingerprint == model.fingerprint != model.label_fingerprint
+
+
+@pytest.mark.parametrize("kind", WITH_LOOK)
+def test_look_bits_are_the_same_in_every_run(fitted, images, kind):
+    assert KINDS[kind]().fit(*images).encode_pair(images[0]) == fitted(kind).encode_pair(images[0])
+
+
+def test_look_bits_do_not_change_label_bits(fitted, images):
+    without = Model(ddsh.DDSH(8, n_omega=10, training=FAST), "small", look_bits=0).fit(*images)
+    assert without.look_bits == 0
+    assert np.array_equal(without.project(images[0]), fitted("deep").project(images[0]))
+    assert without.fingerprint == fitted("deep").label_fingerprint
+    assert without.encode_pair(images[0]).label == fitted("deep").encode_pair(images[0]).label
+
+
+def test_a_cache_of_frozen_stages_changes_no_code(images, tmp_path):
+    codes = []
+    for cache_dir in (None, tmp_path):
+        backbone = Backbone("small", n_frozen=1, cache_dir=cache_dir)
+        codes.append(Model(ddsh.DDSH(8, n_omega=10, training=FAST), backbone).fit(*images).encode_pair(images[0]))
+    assert codes[0] == codes[1]
+
+
+def test_a_model_without_a_method_has_look_bits_only(fitted, images):
+    model = fitted("look")
+    assert (model.n_bits, model.look_bits, model.name) == (0, 128, "look")
+    with pytest.raises(InvalidInput, match="has look bits only: use encode_pair"):
+        model.encode(images[0])
+    with pytest.raises(InvalidInput, match="look bits only, which have no scores"):
+        ddsh.evaluate(model.clone(), "sample")
+    with pytest.raises(InvalidInput, match="give look_bits of 1 or more"):
+        Model(None, "small", look_bits=0)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        Model(None, "small").save("nowhere")
+
+
+def test_a_model_on_pixels_has_no_look_bits(fitted, images):
+    assert fitted("pixels").look_bits == 0
+    assert fitted("pixels").encode_pair(images[0]).look is None
+    with pytest.raises(InvalidInput, match="on pixels has no look bits"):
+        fitted("pixels").fit_look(images[0])
+
+
+def test_too_many_look_bits_are_refused():
+    with pytest.raises(InvalidInput, match="look_bits must be 1 to 1024, or 0 for none; got 2000"):
+        Model("lsh", "small", look_bits=2000)
+
+
+@pytest.mark.parametrize("version", [0, 4, None, "1"])
 def test_a_model_of_another_version_is_refused(fitted, tmp_path, version):
     fitted("pixels").save(tmp_path)
     content = json.loads((tmp_path / "model.json").read_text()) | {"version": version}
     (tmp_path / "model.json").write_text(json.dumps(content))
-    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 2"):
+    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 3"):
         Model.load(tmp_path)
 
 

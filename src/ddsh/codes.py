@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.storage import read_npz, write_npz
 
-__all__ = ["FORMAT_VERSION", "MAX_BITS", "BinaryCodes"]
+__all__ = ["FORMAT_VERSION", "MAX_BITS", "BinaryCodes", "CodePair"]
 
 MAX_BITS = 1024
 """Maximum code length."""
@@ -191,6 +191,65 @@ class BinaryCodes:
             return cls(arrays["packed"], int(arrays["n_bits"]))
         except (InvalidInput, TypeError, ValueError) as error:
             raise ArtefactError(f"{path} holds damaged codes: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class CodePair:
+    """Label bits and look bits of the same images; a model may have only one of them.
+
+    Parameters
+    ----------
+    label : BinaryCodes or None
+        What the images show, learned from labels.
+    look : BinaryCodes or None
+        What they look like, learned without labels.
+    """
+
+    label: BinaryCodes | None
+    look: BinaryCodes | None
+
+    def __post_init__(self) -> None:
+        if self.label is None and self.look is None:
+            raise InvalidInput("A pair of codes has label bits, look bits or both.")
+        if self.label is not None and self.look is not None and len(self.label) != len(self.look):
+            raise InvalidInput(f"{len(self.label)} codes of label bits but {len(self.look)} of look bits.")
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate several pairs."""
+        label = [part.label for part in parts if part.label is not None]
+        look = [part.look for part in parts if part.look is not None]
+        return cls(BinaryCodes.stack(label) if label else None, BinaryCodes.stack(look) if look else None)
+
+    @classmethod
+    def from_packed(cls, packed: NDArray[np.uint8], label_bits: int, look_bits: int) -> Self:
+        """Split rows of bytes: those of the label bits, then those of the look bits."""
+        width = (label_bits + 7) // 8
+        return cls(
+            BinaryCodes(np.ascontiguousarray(packed[:, :width]), label_bits) if label_bits else None,
+            BinaryCodes(np.ascontiguousarray(packed[:, width:]), look_bits) if look_bits else None,
+        )
+
+    @property
+    def main(self) -> BinaryCodes:
+        """The label bits, or the look bits if there are no others."""
+        code = self.look if self.label is None else self.label
+        assert code is not None, "one of them is given"
+        return code
+
+    def __len__(self) -> int:
+        return len(self.main)
+
+    def __getitem__(self, rows: slice | NDArray[np.integer[Any]] | NDArray[np.bool_] | list[int]) -> Self:
+        label = None if self.label is None else self.label[rows]
+        return type(self)(label, None if self.look is None else self.look[rows])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CodePair):
+            return NotImplemented
+        return self.label == other.label and self.look == other.look
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _check_length(n_bits: int) -> None:

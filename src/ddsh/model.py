@@ -13,12 +13,14 @@ from PIL import Image as Pillow
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from ddsh.backbones.base import PREPROCESSING_VERSION, Backbone
-from ddsh.codes import BinaryCodes
+from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import ArtefactError, DdshError, InvalidInput
 from ddsh.images import Image, Images, SomeImages, as_images
 from ddsh.labels import LabelsLike
+from ddsh.look import LOOK_BITS, MAX_SAMPLE, Look
 from ddsh.methods.base import Hasher, Outputs
 from ddsh.methods.registry import METHODS, get_method
 from ddsh.methods.training import TrainingStep
@@ -27,10 +29,14 @@ from ddsh.storage import Manifest, atomic_write
 if TYPE_CHECKING:
     from ddsh.backbones.network import HashNetwork
 
-__all__ = ["Model", "ModelManifest", "pixel_features"]
+__all__ = ["LOOK_IMAGE_SIZE", "Model", "ModelManifest", "pixel_features"]
+
+LOOK_IMAGE_SIZE = 160
+"""Side of the images that the default backbone of a model without a method sees."""
 
 MODEL_FILES = ("model.json", "model.safetensors")
 _BLOCK_ROWS = 1024
+_LOOK = "look."
 
 
 class ModelManifest(Manifest):
@@ -38,8 +44,8 @@ class ModelManifest(Manifest):
 
     Attributes
     ----------
-    method : str
-        Name of the method, or ``module:Class``.
+    method : str or None
+        Name of the method, or ``module:Class``; None for a model with look bits only.
     params : dict
         All parameters of the method, resolved.
     backbone : dict or None
@@ -48,18 +54,23 @@ class ModelManifest(Manifest):
         SHA-256 of ``model.safetensors``.
     about : dict
         Additional facts, such as dataset, split and history.
+    look : dict or None
+        Number of look bits (``n_bits``) and stages of the network that they come from (``stages``).
     """
 
-    format_version = 2
-    method: str
+    format_version = 3
+    method: str | None
     params: dict[str, Any]
     backbone: dict[str, Any] | None
     weights: str
     about: dict[str, Any]
+    look: dict[str, Any] | None
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Convert version 1, with the backbone among the parameters and epochs called passes."""
+        """Convert version 2, without look bits, and 1, with the backbone among the parameters and epochs as passes."""
+        if version == 2:
+            return content | {"look": None}
         if version != 1:
             return None
         params, about = content["params"], content["about"]
@@ -76,22 +87,25 @@ class ModelManifest(Manifest):
             if training and "passes" in training:
                 training["epochs"], training["final_lr"] = training.pop("passes"), training.pop("final_rate")
         facts = {"method": content["method"], "params": params, "backbone": backbone}
-        return facts | {"weights": content["fingerprint"], "about": about}
+        return facts | {"weights": content["fingerprint"], "about": about, "look": None}
 
 
 class Model:
     """A hashing method with a backbone: images in, binary codes out.
 
     Methods that take features use those of the backbone, or pixels without one; methods that take images train the
-    backbone.
+    backbone. A model has *label bits*, those of its method, and *look bits*, which are learned without labels from the
+    same forward pass (:class:`ddsh.look.Look`) and tell images with the same label bits apart.
 
     Parameters
     ----------
-    method : str or Hasher
-        A method, or the name of one.
+    method : str, Hasher or None
+        A method, or the name of one; None for a model with look bits only, which needs no labels.
     backbone : str or Backbone, optional
         The backbone. By default a method that takes images trains its own, and a method that takes features uses
-        pixels.
+        pixels; a model without a method uses ``efficientnet-lite0``.
+    look_bits : int
+        Number of look bits; 0 for none. A model without a backbone has none.
 
     Examples
     --------
@@ -101,27 +115,47 @@ class Model:
     Model(ITQ(), Backbone('efficientnet-lite0', image_size=224))
     """
 
-    def __init__(self, method: str | Hasher = "ddsh", backbone: str | Backbone | None = None) -> None:
+    def __init__(
+        self,
+        method: str | Hasher | None = "ddsh",
+        backbone: str | Backbone | None = None,
+        look_bits: int = LOOK_BITS,
+    ) -> None:
         chosen = get_method(method)() if isinstance(method, str) else method
-        if not isinstance(chosen, Hasher):
+        if chosen is not None and not isinstance(chosen, Hasher):
             raise InvalidInput(f"A method is a name or a ddsh.Hasher such as ddsh.DDSH(32); got {method!r}.")
         given = None if backbone is None else Backbone.of(backbone)
-        self.method: Hasher = chosen if given is None else chosen.with_backbone(given)
-        if self.method.inputs == "features" and given is not None:
+        if chosen is None and given is None:
+            given = Backbone("efficientnet-lite0", image_size=LOOK_IMAGE_SIZE)
+        self.method: Hasher | None = chosen if chosen is None or given is None else chosen.with_backbone(given)
+        if (self.method is None or self.method.inputs == "features") and given is not None:
             given = given.with_options(n_frozen=0)  # nothing of it is trained
-        self.backbone: Backbone | None = self.method.trained_backbone or given
+        trained = None if self.method is None else self.method.trained_backbone
+        self.backbone: Backbone | None = trained or given
+        self.look: Look | None = None
+        """Look bits, once they are learned."""
+        self._look_bits = 0 if self.backbone is None else look_bits
+        if self._look_bits:
+            Look(self._look_bits)  # raises if there are too many
+        elif self.method is None:
+            raise InvalidInput("A model without a method has look bits only: give look_bits of 1 or more.")
         self.about: dict[str, Any] = {}
         """Additional facts, saved with the model."""
 
     @property
     def n_bits(self) -> int:
-        """Code length."""
-        return self.method.n_bits
+        """Number of label bits; 0 for a model without a method."""
+        return 0 if self.method is None else self.method.n_bits
+
+    @property
+    def look_bits(self) -> int:
+        """Number of look bits; 0 if the model has none."""
+        return self._look_bits
 
     @property
     def name(self) -> str:
-        """Name of the method."""
-        return self.method.card.name
+        """Name of the method, ``look`` without one."""
+        return "look" if self.method is None else self.method.card.name
 
     def __repr__(self) -> str:
         return f"Model({self.method!r}{'' if self.backbone is None else f', {self.backbone!r}'})"
@@ -148,19 +182,49 @@ class Model:
             that train no network ignore them.
         """
         source = as_images(images)
-        if self.method.inputs == "features":
+        if self.method is not None and self.method.inputs == "features":
             self.method.fit(self._features(source), labels)
-        else:
+        elif self.method is not None:
             train: Callable[..., Any] = self.method.fit
             train(source, labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+        if self._look_bits and (self.method is None or self.method.inputs == "features" or self._deep_method()):
+            return self.fit_look(source, self._look_bits)
+        self._look_bits = 0
+        return self
+
+    def fit_look(self, images: Any, look_bits: int = LOOK_BITS) -> Self:  # noqa: ANN401 -- see as_images
+        """Learn look bits only, from images without labels, and keep the label bits.
+
+        :meth:`fit` does this already. Call it for a model that was trained without look bits, such as one that an
+        earlier version saved.
+
+        Parameters
+        ----------
+        images : array, path or sequence
+            Images; at most 5,000 of them, drawn at random, are used.
+        look_bits : int
+            Number of look bits.
+        """
+        if self.backbone is None:
+            raise InvalidInput(f"{self.name} on pixels has no look bits; train a model with a backbone (--backbone).")
+        if self.method is not None and self.method.inputs == "images" and self._deep_method() is None:
+            raise InvalidInput(f"{self.name} has no project_with_look, so there are no look bits.")
+        source = as_images(images)
+        if len(source) > MAX_SAMPLE:
+            rows = np.random.Generator(np.random.PCG64(0)).permutation(len(source))[:MAX_SAMPLE]
+            source = SomeImages(source, np.sort(rows))
+        network = self.network
+        look = Look(look_bits, self.backbone.look_stages if network is None else network.backbone.look_stages())
+        look.fit(self._project_both(source, look)[1])
+        self.look, self._look_bits = look, look_bits
         return self
 
     def project(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> Outputs:  # noqa: ANN401
-        """Return real outputs, shape (n, n_bits); their signs are the codes."""
+        """Return real outputs, shape (n, n_bits); their signs are the label bits."""
         return np.concatenate(list(self._blocks(as_images(images), on_progress)))
 
     def encode(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> BinaryCodes:  # noqa: ANN401
-        """Return binary codes, computed about a thousand images at a time.
+        """Return the label bits, computed about a thousand images at a time.
 
         Parameters
         ----------
@@ -172,17 +236,39 @@ class Model:
         blocks = self._blocks(as_images(images), on_progress)
         return BinaryCodes.stack([BinaryCodes.from_outputs(outputs) for outputs in blocks])
 
+    def encode_pair(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> CodePair:  # noqa: ANN401
+        """Return label bits and look bits, from one forward pass per image.
+
+        Parameters
+        ----------
+        images : array, path or sequence
+            As for :meth:`encode`.
+        on_progress : callable, optional
+            Called with (done, total).
+        """
+        look = self.look
+        if look is None:
+            self.require_method()
+            return CodePair(self.encode(images, on_progress), None)
+        pairs = []
+        for block in _split(as_images(images), on_progress):
+            outputs, features = self._project_both(block, look)
+            label = None if outputs is None else BinaryCodes.from_outputs(outputs)
+            pairs.append(CodePair(label, look.encode(features)))
+        return CodePair.stack(pairs)
+
     def prepare(self, image: Image) -> Image:
         """Return one image, preprocessed for the model; raise if it does not fit."""
         if self.backbone is not None:
             return self.backbone.prepare(image)
-        if image.shape[2] == 3 and image.size == 3 * self.method.n_features_in_:  # grey images, decoded to RGB
+        n_values = self.require_method().n_features_in_
+        if image.shape[2] == 3 and image.size == 3 * n_values:  # grey images, decoded to RGB
             return np.asarray(Pillow.fromarray(image).convert("L"))[..., None]
-        if image.size != self.method.n_features_in_:
+        if image.size != n_values:
             height, width, channels = image.shape
             raise InvalidInput(
                 f"{width} x {height} pixels in {channels} channels are {image.size:,} values, but the model takes"
-                f" {self.method.n_features_in_:,}; train a model with a backbone (--backbone)."
+                f" {n_values:,}; train a model with a backbone (--backbone)."
             )
         return image
 
@@ -192,8 +278,8 @@ class Model:
         facts: dict[str, Any] = {"version": PREPROCESSING_VERSION}
         backbone = self.backbone
         if backbone is None:
-            return facts | {"pixels": self.method.n_features_in_}
-        if self.method.inputs == "features":
+            return facts | {"pixels": self.require_method().n_features_in_}
+        if self.method is None or self.method.inputs == "features":
             checksum = backbone.weights_checksum
             return facts | {"features": backbone.name, "image_size": backbone.image_size, "checksum": checksum}
         return facts | {"network": backbone.name, "image_size": backbone.image_size, "channels": backbone.n_channels}
@@ -201,9 +287,17 @@ class Model:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of weights and preprocessing; equal fingerprints mean equal codes."""
-        weights = hashlib.sha256(self._serialised()).hexdigest()
-        facts = {"weights": weights, "method": self.name} | self.preprocessing
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return self._fingerprint(self._weights())
+
+    @property
+    def label_fingerprint(self) -> str:
+        """Fingerprint of the model without its look bits; equal ones mean equal label bits."""
+        weights = self._weights()
+        return self._fingerprint({name: weights[name] for name in weights if not name.startswith(_LOOK)})
+
+    def _fingerprint(self, weights: dict[str, NDArray[Any]]) -> str:
+        facts = {"weights": hashlib.sha256(to_safetensors(weights)).hexdigest(), "method": self.name}
+        return hashlib.sha256(json.dumps(facts | self.preprocessing, sort_keys=True).encode()).hexdigest()
 
     @property
     def network(self) -> "HashNetwork | None":
@@ -230,17 +324,20 @@ class Model:
         target = Path(folder)
         if (target / MODEL_FILES[0]).exists():
             raise InvalidInput(f"{folder} holds a model already; choose another folder or remove it.")
-        weights = self._serialised()
+        weights = to_safetensors(self._weights())
         cls = type(self.method)
+        method = self.name if self.name in METHODS else f"{cls.__module__}:{cls.__qualname__}"
+        look = None if self.look is None else {"n_bits": self.look.n_bits, "stages": self.look.stages}
         backbone = None
         if self.backbone is not None:
             backbone = self.backbone.describe() | {"weights": self.backbone.weights}
         manifest = ModelManifest(
-            method=self.name if self.name in METHODS else f"{cls.__module__}:{cls.__qualname__}",
-            params=self.method.describe_params(),
+            method=None if self.method is None else method,
+            params={} if self.method is None else self.method.describe_params(),
             backbone=backbone,
             weights=hashlib.sha256(weights).hexdigest(),
             about=self.about if about is None else about,
+            look=look,
         )
         with atomic_write(target / MODEL_FILES[1]) as file:
             file.write(weights)
@@ -272,8 +369,16 @@ class Model:
             raise ArtefactError(f"{path} is not the file that model.json describes; copy the whole folder again.")
         try:
             backbone = None if manifest.backbone is None else Backbone(**manifest.backbone, device=device)
-            model = cls(get_method(manifest.method).from_description(manifest.params), backbone)
-            model.method.set_weights(weights)
+            look = None if manifest.look is None else Look(**manifest.look)
+            method = None
+            if manifest.method is not None:
+                method = get_method(manifest.method).from_description(manifest.params)
+            model = cls(method, backbone, 0 if look is None else look.n_bits)
+            if look is not None:
+                of_look = [name for name in weights if name.startswith(_LOOK)]
+                model.look = look.set_weights({name.removeprefix(_LOOK): weights.pop(name) for name in of_look})
+            if model.method is not None:
+                model.method.set_weights(weights)
         except ArtefactError:
             raise
         except (DdshError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -290,20 +395,54 @@ class Model:
 
     def clone(self) -> "Model":
         """Return an unfitted copy with the same parameters."""
-        return Model(clone(self.method), self.backbone)
+        return Model(None if self.method is None else clone(self.method), self.backbone, self._look_bits)
 
-    def _serialised(self) -> bytes:
-        return to_safetensors({name: np.asarray(array, order="C") for name, array in self.method.get_weights().items()})
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the method and, with a prefix, those of the look bits."""
+        if self.method is None and self.look is None:
+            raise NotFittedError("This model is not fitted yet; call fit first.")
+        weights = {} if self.method is None else self.method.get_weights()
+        if self.look is not None:
+            weights |= {f"{_LOOK}{name}": array for name, array in self.look.get_weights().items()}
+        return {name: np.asarray(array, order="C") for name, array in weights.items()}
 
     def _features(self, images: Images) -> NDArray[np.float32]:
         return pixel_features(images) if self.backbone is None else self.backbone.features(images)
 
+    def _project_both(self, images: Images, look: Look) -> tuple[Outputs | None, tuple[NDArray[np.float32], ...]]:
+        """Return the outputs of the method and the features for look bits, from one forward pass."""
+        if (deep := self._deep_method()) is not None:
+            outputs, features = deep.project_with_look(images, look.stages)
+            return outputs, features
+        assert self.backbone is not None, "a model without a backbone has no look bits"
+        features = self.backbone.look_features(images, look.stages)
+        return None if self.method is None else self.method.project(features[-1]), features
+
+    def _deep_method(self) -> Any:  # noqa: ANN401 -- a DeepHasher; importing it would import PyTorch
+        """Return the fitted method, or the one of its extension, if it trains a network as ours do."""
+        trained = getattr(getattr(self.method, "learned_", None), "regression", self.method)
+        return trained if hasattr(trained, "project_with_look") else None
+
     def _blocks(self, images: Images, on_progress: Callable[[int, int], None] | None) -> Iterator[Outputs]:
-        for start in range(0, len(images), _BLOCK_ROWS):
-            block = SomeImages(images, np.arange(start, min(start + _BLOCK_ROWS, len(images))))
-            yield self.method.project(self._features(block) if self.method.inputs == "features" else block)
-            if on_progress:
-                on_progress(start + len(block), len(images))
+        method = self.require_method()
+        for block in _split(images, on_progress):
+            yield method.project(self._features(block) if method.inputs == "features" else block)
+
+    def require_method(self) -> Hasher:
+        """Return the method; raise :class:`~ddsh.errors.InvalidInput` if the model has look bits only."""
+        if self.method is None:
+            fitted = "" if self.look is not None else " and is not fitted yet"
+            raise InvalidInput(f"This model has look bits only{fitted}: use encode_pair, which returns them.")
+        return self.method
+
+
+def _split(images: Images, on_progress: Callable[[int, int], None] | None) -> Iterator[Images]:
+    """Yield blocks of about a thousand images; report each when the next one is asked for."""
+    for start in range(0, len(images), _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, len(images))
+        yield SomeImages(images, np.arange(start, stop))
+        if on_progress:
+            on_progress(stop, len(images))
 
 
 def pixel_features(images: Images) -> NDArray[np.float32]:

@@ -166,6 +166,32 @@ class Backbone:
         """
         return self._layers.outputs(as_images(images), on_progress)
 
+    def look_features(
+        self,
+        images: Any,  # noqa: ANN401 -- see as_images
+        look_stages: Sequence[int],
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return what look bits are made of, from one forward pass that is not cached.
+
+        Parameters
+        ----------
+        images : array, path or sequence
+            See :func:`ddsh.images.as_images`.
+        look_stages : sequence of int
+            Stages after which means over the positions of the maps are taken.
+
+        Returns
+        -------
+        tuple of ndarray
+            The means of each stage, shape (n, channels), and the outputs of the last stage, shape (n, d).
+        """
+        return self._layers.look_features(as_images(images), look_stages)
+
+    @cached_property
+    def look_stages(self) -> tuple[int, ...]:
+        """Stages whose maps show what an image looks like; see :meth:`Network.look_stages`."""
+        return self._layers.network.look_stages()
+
     @cached_property
     def _card(self) -> BackboneCard:
         if self.network is not None:

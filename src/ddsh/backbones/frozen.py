@@ -68,6 +68,22 @@ class FrozenLayers:
         side, n_channels = self._network.image_size, self._network.n_channels
         return self._compute([np.zeros((side, side, n_channels), np.uint8)]).shape[1:]
 
+    @property
+    def network(self) -> Network:
+        """The network, with batch normalisation folded into it."""
+        return self._network
+
+    def look_features(self, images: Images, look_stages: Sequence[int]) -> tuple[Activations, ...]:
+        """Return means over the positions of some maps, and the features; see :meth:`Network.finish_with_look`."""
+        parts = []
+        for start in range(0, len(images), CHUNK):
+            part = [np.asarray(images[row]) for row in range(start, min(start + CHUNK, len(images)))]
+            pixels = torch.from_numpy(self._network.prepare(part)).to(self._device)
+            with torch.inference_mode():
+                found = self._network.finish_with_look(self._network.begin(pixels, 0), 0, look_stages)
+            parts.append([tensor.cpu().numpy() for tensor in found])
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
     def _compute(self, images: Sequence[Image]) -> Activations:
         pixels = torch.from_numpy(self._network.prepare(images)).to(self._device)
         with torch.inference_mode():

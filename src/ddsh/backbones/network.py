@@ -14,6 +14,7 @@ from ddsh.errors import InvalidInput
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HashNetwork", "Network", "choose_device", "require_size"]
 
 MAX_SIDE = 4096
+_SMALLEST_LOOK = 18  # a sixteenth, with convolutions that drop the border
 # Mean and standard deviation of ImageNet's colours, as in torchvision.
 IMAGENET_MEAN = 255 * np.array([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 IMAGENET_STD = 255 * np.array([0.229, 0.224, 0.225]).reshape(3, 1, 1)
@@ -83,6 +84,46 @@ class Network(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the features of uint8 images, shape (n, size, size, channels)."""
         return self.finish(self.begin(pixels, 0), 0)
+
+    def look_stages(self) -> tuple[int, ...]:
+        """Return the numbers of stages, counted from 1, whose maps show what an image looks like.
+
+        By default they are the first and the last stage of those with the smallest maps that are about a sixteenth of
+        the image wide or wider: their channels stand for colours, textures and shapes, and only later ones for objects.
+        A network without maps has none.
+        """
+        widths, was_training = [], self.training
+        self.eval()  # no statistics may change
+        with torch.inference_mode():
+            blank = torch.zeros((1, self.image_size, self.image_size, self.n_channels), dtype=torch.uint8)
+            maps = self.begin(blank.to(self.mean.device), 0)
+            for stage in self.stages():
+                maps = stage(maps)
+                if maps.ndim != 4 or _SMALLEST_LOOK * maps.shape[3] < self.image_size:
+                    break
+                widths.append(maps.shape[3])
+        self.train(was_training)
+        numbers = [number for number, width in enumerate(widths, 1) if width == widths[-1]]
+        return tuple(sorted({numbers[0], numbers[-1]})) if numbers else ()
+
+    def finish_with_look(self, maps: Tensor, n_stages: int, look_stages: Sequence[int]) -> tuple[Tensor, ...]:
+        """Run the remaining stages; return means over the positions of some maps, and the features.
+
+        Parameters
+        ----------
+        maps : Tensor
+            Output of the first `n_stages` stages.
+        n_stages : int
+            Number of stages that ran, at most the first of `look_stages`.
+        look_stages : sequence of int
+            Stages after which the means are taken.
+        """
+        means = []
+        for number in range(n_stages, len(self.stages()) + 1):
+            maps = maps if number == n_stages else self.stages()[number - 1](maps)
+            if number in look_stages:
+                means.append(maps.mean(dim=(2, 3)))
+        return (*means, maps)
 
     def train(self, mode: bool = True) -> "Network":
         """Set training mode; frozen batch normalisation stays in evaluation mode."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import ddsh
 from ddsh.codes import BinaryCodes
 from ddsh.datasets import Dataset, Protocol, Split, get_protocol, load
+from ddsh.errors import InvalidInput
 from ddsh.evaluation.bits import bit_health
 from ddsh.evaluation.examples import draw_examples
 from ddsh.evaluation.outputs import histogram_of_outputs, score_reranked
@@ -72,7 +73,7 @@ def evaluate(
     >>> ddsh.evaluate("lsh", "sample").map > 0.3
     True
     """
-    fitted: Model = model if isinstance(model, Model) else Model(model)
+    fitted: Model = model if isinstance(model, Model) else Model(model, look_bits=0)
     data = (
         dataset if isinstance(dataset, Dataset) else load(os.fspath(dataset), root=None if root is None else Path(root))
     )
@@ -108,6 +109,9 @@ def evaluate_fitted(
     start : float, optional
         Start of the run, by ``time.perf_counter``; now by default.
     """
+    method = model.method
+    if method is None:
+        raise InvalidInput("The model has look bits only, which have no scores; train a method (see: ddsh methods).")
     start = time.perf_counter() if start is None else start
     query_outputs = model.project(SomeImages(dataset.images, split.query))
     database_outputs = model.project(SomeImages(dataset.images, split.database))
@@ -122,10 +126,10 @@ def evaluate_fitted(
         seed=split.seed,
         split=split.fingerprint,
         backbone=None if model.backbone is None else BackboneInfo(**model.backbone.describe()),
-        params=model.method.describe_params(),
+        params=method.describe_params(),
         scores=score(query, database, *labels, top_k=top_k).thinned(),
         bits=bit_health(database, len(dataset.class_names)),
-        outputs=histogram_of_outputs(query_outputs) if model.method.inputs == "images" else None,
+        outputs=histogram_of_outputs(query_outputs) if method.inputs == "images" else None,
         reranked=score_reranked(query_outputs, database_outputs, *labels, top_k) if reranked else None,
         history=[EpochRecord(**epoch) for epoch in model.history],
         seconds=time.perf_counter() - start,

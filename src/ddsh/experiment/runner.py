@@ -302,7 +302,7 @@ def build_model(
         backbone = backbone.with_options(cache_dir=cache_dir)
     if backbone is not None and device is not None:
         backbone = backbone.with_options(device=device)
-    return Model(method, backbone)
+    return Model(method, backbone, look_bits=0)
 
 
 def _with_epochs(trains_network: bool, params: dict[str, Any], epochs: int) -> dict[str, Any]:
@@ -325,7 +325,7 @@ def _check_params(spec: Spec, runs: Sequence[Run], staying: Sequence[Result], fo
             model = build_model(one, spec)
             backbone = None if model.backbone is None else BackboneInfo(**model.backbone.describe()).model_dump()
             facts = {"method": model.name, "backbone": backbone}
-            wanted[one.label, one.n_bits] = model.method.describe_params() | facts
+            wanted[one.label, one.n_bits] = model.require_method().describe_params() | facts
     by_label = {label: params for (label, _), params in wanted.items()}
     for result in staying:
         asked = wanted.get((result.label, result.n_bits)) or by_label.get(result.label)

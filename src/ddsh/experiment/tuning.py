@@ -75,7 +75,7 @@ def search(first: MethodSpec, spec: Spec, labels: Labels, budget: int, run: Run)
     Trial
         Each trial after it ended.
     """
-    method = build_model(next(spec.replace(methods=(first,)).runs()), spec).method
+    method = build_model(next(spec.replace(methods=(first,)).runs()), spec).require_method()
     own, space = method.describe_params(), method.search_space(labels)
     if not space:
         raise InvalidInput(f"{first.label} does not train a network, so there is nothing to tune.")

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -238,11 +238,53 @@ class DeepHasher(Hasher):
     def _fit(self, items: Images, labels: Labels | None) -> None:
         raise AssertionError("DeepHasher overrides fit")
 
-    def _project(self, items: Images) -> Outputs:
-        # Folding is slow: do it once, not for every query.
+    def project_with_look(
+        self,
+        images: Any,  # noqa: ANN401 -- see as_images
+        look_stages: Sequence[int],
+    ) -> tuple[Outputs, tuple[NDArray[np.float32], ...]]:
+        """Return real outputs and, from the same forward pass, the features for look bits.
+
+        Parameters
+        ----------
+        images : images
+            See :func:`ddsh.images.as_images`.
+        look_stages : sequence of int
+            Stages after which means over the positions of the maps are taken.
+
+        Returns
+        -------
+        outputs : ndarray, shape (n, n_bits)
+            As of :meth:`project`.
+        features : tuple of ndarray
+            The means of each stage, shape (n, channels), and the features of the last stage; see
+            :class:`ddsh.look.Look`.
+        """
+        self._check_fitted()
+        items, model, device = as_images(images), self._folded_model(), self.model_.head.weight.device
+        n_frozen, parts = self._n_frozen(), []
+        with torch.inference_mode():
+            is_cached = n_frozen > 0 and self.trained_backbone.cache_dir is not None
+            if is_cached and n_frozen <= min(look_stages, default=n_frozen):
+                maps = (from_channels_last(chunk).to(device) for chunk in self._frozen_layers().chunks(items))
+            else:
+                n_frozen = 0
+                pixels = PreparedImages(items, self.model_.backbone, keep=False).chunks()
+                maps = (model.backbone.begin(torch.from_numpy(chunk).to(device), 0) for chunk in pixels)
+            for chunk in maps:
+                found = model.backbone.finish_with_look(chunk, n_frozen, look_stages)
+                parts.append([part.cpu().numpy() for part in (model.head(found[-1]), *found)])
+        outputs, *features = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return outputs, tuple(features)
+
+    def _folded_model(self) -> HashNetwork:
+        """Return the network with batch normalisation folded into it, which is slow: once, not for every query."""
         if self._folded is None or self._folded[0] is not self.model_:
             self._folded = self.model_, fold_batch_norm(self.model_)
-        model, device, n_frozen = self._folded[1], self.model_.head.weight.device, self._n_frozen()
+        return self._folded[1]
+
+    def _project(self, items: Images) -> Outputs:
+        model, device, n_frozen = self._folded_model(), self.model_.head.weight.device, self._n_frozen()
         with torch.inference_mode():
             if n_frozen and self.trained_backbone.cache_dir is not None:
                 chunks = self._frozen_layers().chunks(items)
