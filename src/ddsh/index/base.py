@@ -110,6 +110,11 @@ class Index(ABC):
         """All ids, ascending; a copy."""
         return self._codes.ids.copy()
 
+    @property
+    def words(self) -> Words:
+        """The codes as 64-bit words, in the order of the ids; not a copy."""
+        return self._codes.words
+
     def add(self, codes: BinaryCodes, ids: ArrayLike | None = None) -> None:
         """Add codes.
 
@@ -120,7 +125,7 @@ class Index(ABC):
         ids : vector of int, optional
             One new id for each, 0 or larger; by default they continue from the largest id.
         """
-        self._check_length(codes)
+        self.check_length(codes)
         count = len(codes)
         if ids is None:
             first = int(self._codes.ids[-1]) + 1 if len(self) else 0
@@ -231,11 +236,8 @@ class Index(ABC):
         """Restore derived arrays, if they were saved."""
 
     def _answer(self, queries: BinaryCodes, allowed: ArrayLike | None, k: int | None, radius: int) -> Hits:
-        self._check_length(queries)
-        rows = None
-        if allowed is not None:
-            found, known = self._codes.find(to_ids(allowed))
-            rows = np.unique(found[known])
+        self.check_length(queries)
+        rows = None if allowed is None else self.rows_among(allowed)
         words = to_words(queries)
         parts = []
         for start in range(0, len(words), MAX_QUERIES):
@@ -245,6 +247,15 @@ class Index(ABC):
         offsets = np.concatenate([[0], np.cumsum(matches.counts(len(words)))])
         return Hits(offsets, self._codes.ids[matches.row], matches.distance)
 
+    def rows_among(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the rows of ids in the order of :attr:`ids`, ascending; unknown ids are ignored."""
+        found, known = self._codes.find(to_ids(ids))
+        return np.unique(found[known])
+
+    def ids_at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ids of rows."""
+        return self._codes.ids[rows]
+
     def _rows_of(self, ids: ArrayLike) -> Integers:
         wanted = to_ids(ids)
         rows, known = self._codes.find(wanted)
@@ -253,7 +264,8 @@ class Index(ABC):
             raise InvalidInput(f"{len(unknown)} of {len(wanted)} ids are not in the index, such as {unknown[0]}.")
         return rows
 
-    def _check_length(self, codes: BinaryCodes) -> None:
+    def check_length(self, codes: BinaryCodes) -> None:
+        """Raise :class:`~ddsh.errors.InvalidInput` if codes have another length."""
         if codes.n_bits != self.n_bits:
             raise InvalidInput(f"The index holds codes of {self.n_bits} bits; got codes of {codes.n_bits} bits.")
 
