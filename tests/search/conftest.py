@@ -37,6 +37,15 @@ def other_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def pair_model(tmp_path_factory):
+    """A model with 16 label bits and 128 look bits."""
+    folder, rng = tmp_path_factory.mktemp("models") / "pair", np.random.default_rng(1)
+    pixels = np.stack([draw(rng, colour) for colour in COLOURS.values() for _ in range(20)])
+    Model(LSH(16), "small").fit(pixels).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def deep_model(tmp_path_factory):
     """DDSH with a small network, one epoch on a few images of the sample."""
     from ddsh.backbones import Backbone

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from small_photos import draw, huge_png, touch
 
 import ddsh
 from ddsh import ImageSearch
-from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError, BrokenImage, DdshError, InvalidInput, UnknownName
 from ddsh.index import INDEXES
+from ddsh.look import Look
 from ddsh.methods.lsh import LSH
 from ddsh.model import Model
 from ddsh.search import Busy
@@ -427,24 +428,99 @@ def test_a_network_sees_images_of_any_size_as_the_method_itself_does(tmp_path, d
     assert [found[number] for number in ids] == ["".join(map(str, bits)) for bits in expected.bits().tolist()]
 
 
-@pytest.mark.parametrize("keep_outputs", [True, False])
-def test_reranking_puts_what_is_nearest_in_real_outputs_first(tmp_path, model, rng, keep_outputs):
-    pictures = np.stack([draw(rng, (rng.integers(256), 120, 120)) for _ in range(60)])
-    outputs = Model.load(model).project(pictures)
-    with ImageSearch.create(tmp_path / "index", model, keep_outputs=keep_outputs) as search:
-        search.add(pictures)
-        plain = search.query(pictures[7], k=60)
-        ranked = search.query(pictures[7], k=60, rerank=True)
-        assert search.query(pictures[7], k=5, rerank=True) == ranked[:5]
-        inside = search.query(pictures[7], k=60, radius=4, rerank=True)
-        assert {hit.id for hit in inside} == {hit.id for hit in plain if hit.distance <= 4}
-    assert {hit.id for hit in ranked} == {hit.id for hit in plain}
-    database = outputs if keep_outputs else BinaryCodes.from_outputs(outputs).signs() * np.abs(outputs[7]).mean()
-    bounded = np.tanh(2 * np.concatenate([outputs[7:8], database]) / np.abs(outputs[7]).mean())
-    angle = bounded[1:] @ bounded[0] / np.linalg.norm(bounded[1:], axis=1)
-    ours = np.array([angle[hit.id - 1] for hit in ranked])
-    assert np.all(np.diff(ours) < 1e-3)
-    assert ranked != plain
+@pytest.fixture
+def pairs(tmp_path, pair_model, photos):
+    with ImageSearch.create(tmp_path / "pairs", pair_model) as made:
+        made.add(photos)
+        yield made
+
+
+def test_both_codes_order_the_results_by_one_distance(pairs, pair_model, photos):
+    query = photos / "red" / "0.png"
+    codes = Model.load(pair_model).encode_pair([hit.path for hit in sorted(pairs.query(query), key=lambda hit: hit.id)])
+    asked = Model.load(pair_model).encode_pair([query])
+    label, look = asked.label.hamming(codes.label)[0].astype(int), asked.look.hamming(codes.look)[0].astype(int)
+    both = look + 24 * label * (look > 32)
+    for by, keys in {"both": (look, both), "label": (look, label), "look": (label, look)}.items():
+        result = pairs.query(query, by=by)
+        assert result.by == by
+        assert [hit.id - 1 for hit in result] == np.lexsort((np.arange(18), *keys)).tolist()
+        assert [hit.distance for hit in result] == sorted(keys[-1].tolist())
+        assert [(hit.label_distance, hit.look_distance) for hit in result] == [
+            (label[hit.id - 1], look[hit.id - 1]) for hit in result
+        ]
+        assert pairs.query(query, k=5, by=by) == result[:5]
+        middle = result[9].distance
+        assert pairs.query(query, by=by, radius=middle) == [hit for hit in result if hit.distance <= middle]
+    assert pairs.query(query) == pairs.query(query, by="both")
+    assert pairs.info().n_bytes == 18 * (2 + 16)
+
+
+@pytest.mark.parametrize("by", ["both", "label", "look"])
+def test_the_file_itself_is_the_first_hit_even_among_images_with_the_same_code(tmp_path, by, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        Image.fromarray(draw(rng, (90, 90, 90))).save(tmp_path / "photos" / f"{number:02}.png")
+    shutil.copy(tmp_path / "photos" / "05.png", tmp_path / "photos" / "08.png")
+    model = Model(LSH(4), "small").fit([tmp_path / "photos" / "00.png"])
+    monkeypatch.setattr(LSH, "_project", lambda self, items: np.ones((len(items), 4)))
+    monkeypatch.setattr(Look, "project", lambda self, parts: np.ones((len(parts[0]), 128)))
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add(tmp_path / "photos")
+        for query in (9, tmp_path / "photos" / "08.png", str(tmp_path / "photos" / "08.png")):
+            hits = search.query(query, k=3, by=by)
+            assert [hit.id for hit in hits] == ([9, 6, 1] if query == 9 else [6, 9, 1])
+            assert [hit.is_identical for hit in hits] == [True, True, False]
+            assert {hit.distance for hit in hits} == {0}
+        assert search.query((tmp_path / "photos" / "11.png").read_bytes(), k=1, by=by)[0].id == 12
+
+
+def test_an_image_that_is_indexed_is_not_encoded_again(pairs, photos, monkeypatch):
+    monkeypatch.setattr(Model, "encode_pair", lambda *_: pytest.fail("encoded"))
+    assert pairs.query(photos / "red" / "0.png")[0].path == str(photos / "red" / "0.png")
+
+
+def test_copies_of_the_query_keep_to_the_label_that_is_asked_for(pairs, photos):
+    path = photos / "red" / "0.png"
+    copied = shutil.copy(path, photos / "copy.png")
+    pairs.add([path, copied], labels=["one", "two"])
+    assert [hit.path for hit in pairs.query(path, label="two")] == [str(copied)]
+
+
+def test_images_without_labels_and_without_a_trained_model_are_found_by_their_look(tmp_path, photos):
+    model = Model(None, "small").fit(photos)
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add(photos)
+        shutil.copy(photos / "red" / "0.png", photos / "copy.png")
+        search.add(photos)
+        assert repr(search) == f"ImageSearch(19 images, 128 bits, {str(tmp_path / 'index')!r})"
+        result = search.query(photos / "red" / "1.png")
+        assert (result.by, result[0].path, result.n_bits) == ("look", str(photos / "red" / "1.png"), 128)
+        assert [hit.label_distance for hit in result] == [None] * 19
+        with pytest.raises(InvalidInput, match="no label bits"):
+            search.query(1, by="label")
+        assert [{Path(entry.path).name for entry in group} for group in search.duplicates(tolerance=0)] == [
+            {"0.png", "copy.png"}
+        ]
+    with ImageSearch.open(tmp_path / "index") as again:
+        assert again.query(photos / "red" / "1.png") == result
+
+
+def test_an_index_goes_on_with_a_model_that_got_look_bits_for_it(tmp_path, photos, pair_model):
+    bare = Model(LSH(16), "small", look_bits=0).fit(photos)
+    bare.save(tmp_path / "bare")
+    ImageSearch.create(tmp_path / "index", Model.load(tmp_path / "bare").fit_look(photos)).close()
+    with ImageSearch.open(tmp_path / "index", model=tmp_path / "bare") as search:
+        assert (search.n_bits, search.look_bits) == (16, 128)
+    with pytest.raises(ArtefactError, match="another model"):
+        ImageSearch.open(tmp_path / "index", model=pair_model)
+
+
+@pytest.mark.parametrize("by", ["labels", "", None])
+def test_an_unknown_order_is_refused(search, by):
+    with pytest.raises(InvalidInput, match="by must be one of both, label, look"):
+        search.query(1, by=by)
 
 
 @settings(max_examples=12)

@@ -33,17 +33,33 @@ def test_changes_since_the_files_were_written_are_found(search, rng):
     assert len(found(search.folder)) == 19
 
 
-@pytest.mark.parametrize("damage", ["missing", "no manifest", "cut", "unfinished"])
-def test_files_that_are_damaged_or_missing_are_made_again(search, damage):
+@pytest.fixture
+def search_pairs(tmp_path, pair_model, photos):
+    with ImageSearch.create(tmp_path / "pairs", pair_model) as made:
+        made.add(photos)
+        yield made
+
+
+@pytest.mark.parametrize("code", ["label", "look"])
+@pytest.mark.parametrize("damage", ["missing", "code missing", "no manifest", "cut", "as one code", "unfinished"])
+def test_files_that_are_damaged_or_missing_are_made_again(search_pairs, damage, code):
+    search = search_pairs
     expected = found(search.folder)
     folder = search.folder / "index" / saved(search)[0]
     if damage == "missing":
         shutil.rmtree(folder)
+    elif damage == "code missing":
+        shutil.rmtree(folder / code)
     elif damage == "no manifest":
-        (folder / "index.json").unlink()
+        (folder / code / "index.json").unlink()
     elif damage == "cut":
-        for path in folder.glob("*.npy"):
+        files = list((folder / code).glob("*.npy"))
+        assert files
+        for path in files:
             path.write_bytes(path.read_bytes()[:-1])
+    elif damage == "as one code":  # as earlier versions wrote them
+        for path in (folder / code).iterdir():
+            path.rename(folder / path.name)
     else:
         folder.rename(folder.with_name(f".{folder.name}"))
     search.close()

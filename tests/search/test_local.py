@@ -11,7 +11,7 @@ import pytest
 from small_photos import draw
 
 from ddsh import ImageSearch
-from ddsh.errors import ArtefactError, Busy
+from ddsh.errors import ArtefactError, Busy, InvalidInput
 from ddsh.search.local import LocalStore, is_search, write_lock
 
 
@@ -70,7 +70,9 @@ def test_a_search_index_of_an_earlier_release_opens_with_the_same_results(tmp_pa
     with ImageSearch.open(tmp_path) as search:
         assert search.fingerprint == expected["fingerprint"]
         assert [[hit.id, hit.distance, hit.bits] for hit in search.query(5)] == expected["hits"]
-        assert [hit.id for hit in search.query(5, rerank=True)] == expected["reranked"]
+        assert search.look_bits == 0
+        with pytest.raises(InvalidInput, match=r"no look bits.*make a new index of the same images with: ddsh index"):
+            search.query(5, by="look")
         assert [hit.id for hit in search.query(5, label="even")] == expected["even"]
         assert search.entry(12).metadata == {"row": 11}
         assert search.refresh().unchanged == 11

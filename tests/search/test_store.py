@@ -11,9 +11,10 @@ import pytest
 from small_photos import draw, touch
 
 import ddsh.search as search_package
-from ddsh.codes import BinaryCodes
+from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.index import ExactIndex
+from ddsh.index.pairs import PairIndex
 from ddsh.model import Model
 from ddsh.search import ImageSearch, Store, StoreWriter
 from ddsh.search.store import Entry, Neighbours, SearchManifest, StoredFile
@@ -101,8 +102,8 @@ class MemoryStore(Store):
     def __init__(self, folder, model):
         self.folder = self.model_folder = Path(folder)
         self.folder.mkdir()
-        facts = {"fingerprint": model.fingerprint, "n_bits": model.n_bits, "preprocessing": model.preprocessing}
-        self.manifest = SearchManifest(**facts, index="exact", keeps_outputs=True)
+        facts = {name: getattr(model, name) for name in ("fingerprint", "n_bits", "look_bits", "preprocessing")}
+        self.manifest = SearchManifest(**facts, index="exact")
         self.rows, self.contents, self.roots, self.last, self.n_transactions = {}, {}, [], 0, 0
 
     def content(self, number):
@@ -110,7 +111,8 @@ class MemoryStore(Store):
 
     def codes(self, ids):
         packed = [np.frombuffer(self.content(number).code, np.uint8) for number in ids]
-        return BinaryCodes(np.array(packed, np.uint8).reshape(len(ids), -1), self.manifest.n_bits)
+        bits = self.manifest.n_bits, self.manifest.look_bits
+        return CodePair.from_packed(np.array(packed, np.uint8).reshape(len(ids), -1), *bits)
 
     def close(self):
         pass
@@ -154,32 +156,30 @@ class MemoryStore(Store):
     def id_of(self, path):
         return next((number for number, row in self.rows.items() if row["file"].path == path), None)
 
-    def code_of(self, image):
-        if image not in self.rows:
-            return None
-        return self.codes([image]), np.frombuffer(self.content(image).outputs, "<f2")
+    def ids_with(self, sha256):
+        return [number for number in sorted(self.rows) if self.content(number).sha256 == sha256]
 
-    def outputs(self, ids):
-        return {number: np.frombuffer(self.content(number).outputs, "<f2") for number in ids.tolist()}
+    def code_of(self, image):
+        return self.codes([image]) if image in self.rows else None
 
     def tiny_copies(self):
         ids = sorted(self.rows)
         return ids, self.codes(ids), [self.content(number).tiny for number in ids]
 
-    def search(self, code, k, *, radius=None, label=None, allowed=None):
-        index, ids = ExactIndex(self.manifest.n_bits), sorted(self.rows)
+    def search(self, code, k, *, by="both", radius=None, label=None, allowed=None):
+        index, ids = PairIndex(self.manifest.n_bits, self.manifest.look_bits, ExactIndex), sorted(self.rows)
         if label is not None:
             allowed = [number for number in ids if label in self.rows[number]["labels"]]
             if not allowed:
                 raise UnknownName("label", label, self.label_counts())
         index.add(self.codes(ids), ids)
-        ids, distances = index.within(code, code.n_bits if radius is None else radius, allowed=allowed).of(0)
-        return Neighbours(ids[:k], distances[:k], index.codes_of(ids[:k]))
+        hits = index.search(code, k, by=by, radius=radius, allowed=allowed)
+        return Neighbours(*vars(hits).values(), index.codes_of(hits.ids))
 
 
 @pytest.fixture
-def in_memory(tmp_path, model):
-    loaded = Model.load(model)
+def in_memory(tmp_path, pair_model):
+    loaded = Model.load(pair_model)
     with ImageSearch(MemoryStore(tmp_path / "memory", loaded), loaded) as search:
         yield search
 
@@ -195,15 +195,15 @@ def test_only_the_local_store_knows_its_database_and_its_files():
     assert users == {"local", "live_index"}
 
 
-def test_every_store_gives_the_same_results(in_memory, tmp_path, model, photos, rng):
+def test_every_store_gives_the_same_results(in_memory, tmp_path, pair_model, photos, rng):
     files = sorted(photos.rglob("*.png"))
     labels = [path.parent.name for path in files]
-    with ImageSearch.create(tmp_path / "index", model, keep_outputs=True) as local:
+    with ImageSearch.create(tmp_path / "index", pair_model) as local:
         for search in (local, in_memory):
             assert len(search.add(files, labels=labels, root=photos).added) == 18
             search.remove([4])
         picture = draw(rng, (100, 90, 80))
-        for options in ({}, {"k": 3}, {"radius": 4}, {"label": "red"}, {"rerank": True}, {"rerank": True, "radius": 6}):
+        for options in ({}, {"k": 3}, {"radius": 30}, {"label": "red"}, {"by": "look"}, {"by": "label", "radius": 6}):
             for query in (7, picture):
                 mine, theirs = local.query(query, **options), in_memory.query(query, **options)
                 assert [(hit.id, hit.distance, hit.bits) for hit in mine] == [

@@ -20,7 +20,7 @@ SEARCHES = [
     {"k": 18, "radius": 0},
     {"k": 18, "label": "blue"},
     {"k": 5, "radius": 9, "label": "green"},
-    {"k": 5, "rerank": True},
+    {"k": 5, "by": "label"},
 ]
 
 
@@ -33,7 +33,7 @@ def _check(answer, hits, asked):
         (hit.id, hit.distance, hit.bits, list(hit.flipped)) for hit in hits
     ]
     assert [tuple(hit["labels"]) for hit in answer["hits"]] == [hit.labels for hit in hits]
-    usual = {"k": 20, "radius": None, "label": None, "rerank": False}
+    usual = {"k": 20, "radius": None, "label": None, "by": "label"}
     assert {name: answer[name] for name in usual} == usual | asked
     assert answer["n_bits"] == 16
     assert 0 < answer["seconds"] < 20

@@ -178,12 +178,12 @@ def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, phot
 
 def test_the_url_alone_restores_a_search(opened, site):
     number = site.search.ids()[3]
-    page = opened(f"#id={number}&k=3&label=green&rerank=true")
+    page = opened(f"#id={number}&k=3&label=green")
     assert page.locator(".card").count() == 3
     assert set(page.locator(".card b").all_inner_texts()) == {"green"}
     assert page.get_by_label("Number of results").input_value() == "3"
     assert page.get_by_label("Label").input_value() == "green"
-    assert page.get_by_label("Re-rank results").is_checked()
+    assert not page.get_by_label("Order by").is_visible(), "there are label bits only"
     assert page.title() == "blue – ddsh"
 
 
@@ -308,7 +308,7 @@ def test_the_page_is_usable_with_the_keyboard(opened):
     for _ in range(6):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.id"))
-    assert seen[:5] == ["choose", "k", "radius", "label", "rerank"]
+    assert seen[:5] == ["choose", "k", "radius", "label", "shuffle"]
 
 
 def test_results_are_announced_and_all_controls_have_names(opened, photo):

@@ -55,7 +55,7 @@ def demo(
     about = {name: getattr(results[-1], name) for name in facts} | {"history": trained.history}
     trained.save(out / "model", about)
     write_report(read_folder(out / "results")[0], out / "report", formats=())
-    create(out / "model", "sample", out / "index", device=device)
+    create([str(out / "model"), "sample"], out / "index", device=device)
     show_results(results)
     typer.echo(f"Images similar to image {_QUERY}:")
     search(out / "index", [_QUERY], k=5)

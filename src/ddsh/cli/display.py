@@ -178,10 +178,12 @@ def show_index(info: "SearchInfo") -> None:
     labels = [f"{name} ({count:,})" for name, count in info.labels.items()]
     rows = [
         ("images", f"{info.n_images:,} ({info.n_contents:,} different)"),
-        ("codes", f"{info.n_codes:,} different, {info.n_bits} bits, {info.n_bytes:,} bytes in all"),
+        ("codes", f"{info.n_codes:,} different, {info.n_bytes:,} bytes in all"),
+        ("label bits", info.n_bits or "none (indexed without labels; search by look)"),
+        ("look bits", info.look_bits or "none (to add them, make a new index with: ddsh index MODEL IMAGES --out NEW)"),
         ("model", f"{info.method}, fingerprint {info.fingerprint[:12]}"),
         ("preprocessing", ", ".join(f"{name} {value}" for name, value in info.preprocessing.items())),
-        ("index", f"{info.index}, real outputs {'stored' if info.keeps_outputs else 'not stored'}"),
+        ("index", info.index),
         ("labels", _first(labels, ", ") or "none"),
     ]
     print_table(_make_table(("fact", "value"), rows))
@@ -192,8 +194,17 @@ def show_hits(found: Mapping[str, Sequence["Hit"]]) -> None:
     for query, hits in found.items():
         typer.echo(query if hits else f"{query}: no images found")
         if hits:
-            rows = [(hit.distance, hit.id, ", ".join(hit.labels), hit.path) for hit in hits]
-            print_table(_make_table(("distance", "id", "labels", "path"), rows, "rrll"))
+            facts = [
+                {"distance": hit.distance, "label bits": hit.label_distance, "look bits": hit.look_distance}
+                | {"id": hit.id, "labels": ", ".join(hit.labels), "path": hit.path}
+                for hit in hits
+            ]
+            # With one code, its distance is the distance.
+            shown = [name for name in facts[0] if facts[0]["look bits"] is not None or name != "label bits"]
+            shown = [name for name in shown if facts[0]["label bits"] is not None or name != "look bits"]
+            shown = [name for name in shown if facts[0][name] is not None]
+            rows = [tuple(fact[name] for name in shown) for fact in facts]
+            print_table(_make_table(tuple(shown), rows, "r" * (len(shown) - 2) + "ll"))
 
 
 def show_duplicates(groups: Sequence[Sequence["Entry"]]) -> None:

@@ -14,6 +14,7 @@ from ddsh.cli.options import (
     Epochs,
     ImageSize,
     Json,
+    LookBits,
     MethodName,
     ModelFolder,
     NFrozen,
@@ -40,6 +41,7 @@ def build_model(
     backbone: dict[str, Any],
     cache_dir: Path | None,
     device: str,
+    look_bits: int = 0,
 ) -> "Model":
     """Return the unfitted model that options describe; options that are None were not given.
 
@@ -51,6 +53,8 @@ def build_model(
         Parameters of the method, of its :class:`ddsh.Training`, and of the :class:`ddsh.Backbone`.
     cache_dir, device
         See :class:`ddsh.Backbone`.
+    look_bits : int
+        Number of look bits.
     """
     from ddsh.backbones import Backbone
     from ddsh.errors import InvalidInput
@@ -80,11 +84,11 @@ def build_model(
             raise InvalidInput(
                 f"{method} has no backbone by default; with {' and '.join(needed)} also give --backbone."
             )
-        return Model(hasher)
+        return Model(hasher, look_bits=look_bits)
     changes |= {"cache_dir": cache_dir, "device": device}
     if trained is None or "name" in changes:
-        return Model(hasher, Backbone(**changes))
-    return Model(hasher, trained.with_options(**changes))
+        return Model(hasher, Backbone(**changes), look_bits)
+    return Model(hasher, trained.with_options(**changes), look_bits)
 
 
 def train(
@@ -92,6 +96,7 @@ def train(
     out: Annotated[Path, typer.Option(callback=writable_folder, help="Folder for the model; must not hold one yet.")],
     method: MethodName = "ddsh",
     bits: Bits = 32,
+    look_bits: LookBits = 128,
     backbone: BackboneName = None,
     image_size: ImageSize = None,
     n_frozen: NFrozen = None,
@@ -128,6 +133,7 @@ def train(
         backbone={"name": backbone, "image_size": image_size, "n_frozen": n_frozen, "weights": weights},
         cache_dir=cache_dir,
         device=device,
+        look_bits=look_bits,
     )
     with Progress("Reading files", "files") as progress:
         dataset = load(data, root=root, on_progress=progress.on_count)
@@ -138,7 +144,7 @@ def train(
     # torchrun sets these variables: every process trains, and the first one reports and saves.
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     group: Any = nullcontext()
-    if n_processes > 1 and model.method.inputs == "images":
+    if n_processes > 1 and model.method is not None and model.method.inputs == "images":
         from ddsh.methods import joined
 
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
@@ -167,7 +173,8 @@ def train(
             saved = f"Its checkpoints, if there are any, stay in {checkpoints}; run the command again with --resume."
         raise ArtefactError(f"{error} {saved}") from error
     shutil.rmtree(checkpoints, ignore_errors=True)
-    typer.echo(f"{model.name}, {model.n_bits} bits, trained on {len(images):,} images of {dataset.name}: {out}")
+    bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
+    typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
 
 
 def encode(

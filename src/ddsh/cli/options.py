@@ -19,6 +19,7 @@ __all__ = [
     "ImageSize",
     "IndexFolder",
     "Json",
+    "LookBits",
     "MethodName",
     "ModelFolder",
     "NFrozen",
@@ -80,6 +81,10 @@ Epochs: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of ep
 ImageSize: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Side of the images that the backbone sees.")]
 IndexFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a search index.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+LookBits: TypeAlias = Annotated[
+    int,
+    typer.Option(min=0, max=1024, help="Number of bits for what images look like, learned without labels."),
+]
 MethodName: TypeAlias = Annotated[str, typer.Option(help="Name of a method (see: ddsh methods), or module:Class.")]
 ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 NFrozen: TypeAlias = Annotated[

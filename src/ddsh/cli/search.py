@@ -1,6 +1,7 @@
 """Commands that index and search images."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,17 +9,39 @@ import typer
 from typer.core import TyperGroup
 
 from ddsh.cli.display import show_help_if_alone
-from ddsh.cli.options import Device, IndexFolder, Json, ModelFolder, Root, writable_file, writable_folder
+from ddsh.cli.options import (
+    BackboneName,
+    Device,
+    ImageSize,
+    IndexFolder,
+    Json,
+    LookBits,
+    Root,
+    writable_file,
+    writable_folder,
+)
 
 if TYPE_CHECKING:
     from ddsh.datasets import Skipped
+    from ddsh.model import Model
     from ddsh.search import ImageSearch
 
 __all__ = ["app", "create", "duplicates", "search"]
 
 
+_HIT_FACTS = ("distance", "label_distance", "look_distance", "is_identical", "bits", "flipped")
+
+
+class Order(StrEnum):
+    """What orders the results of a search."""
+
+    BOTH = "both"
+    LABEL = "label"
+    LOOK = "look"
+
+
 class _CreateByDefault(TyperGroup):
-    """A group in which ``ddsh index MODEL IMAGES --out INDEX`` means ``ddsh index create MODEL IMAGES --out INDEX``."""
+    """A group in which ``ddsh index IMAGES --out INDEX`` means ``ddsh index create IMAGES --out INDEX``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- Typer's own type
         """Insert ``create`` if the first word is not a command."""
@@ -29,7 +52,7 @@ class _CreateByDefault(TyperGroup):
 app = typer.Typer(
     cls=_CreateByDefault,
     rich_markup_mode=None,
-    help="Create and change a search index.\n\nddsh index MODEL IMAGES --out INDEX is short for ddsh index create.",
+    help="Create and change a search index.\n\nddsh index [MODEL] IMAGES --out INDEX is short for ddsh index create.",
 )
 
 
@@ -91,13 +114,21 @@ def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
                 index.add(source.images, labels=source.labels, root=source.root, on_progress=progress.on_count)
             )
     show_added(reports, [skipped for source in sources for skipped in source.skipped])
-    typer.echo(f"{len(index):,} images of {index.n_bits} bits: {index.folder}")
+    bits = [f"{index.n_bits} label" if index.look_bits else f"{index.n_bits}"] if index.n_bits else []
+    bits += [f"{index.look_bits} look"] if index.look_bits else []
+    typer.echo(f"{len(index):,} images of {' and '.join(bits)} bits: {index.folder}")
 
 
 @app.command()
 def create(
-    model: ModelFolder,
-    images: Annotated[str, typer.Argument(help="Folder of images, image, table with labels, or name of a dataset.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] IMAGES",
+            help="Folder of a trained model, if there is one, and the images: a folder, image, table with labels, or"
+            " name of a dataset.",
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option(callback=writable_folder, help="Folder for the index; an index of the same model is extended."),
@@ -105,23 +136,68 @@ def create(
     kind: Annotated[
         str, typer.Option("--kind", help="auto, exact, faiss or buckets; the results are the same.")
     ] = "auto",
-    keep_outputs: Annotated[bool, typer.Option("--keep-outputs", help="Store real outputs for --rerank.")] = False,
+    look_bits: LookBits = 128,
+    backbone: BackboneName = None,
+    image_size: ImageSize = None,
     root: Root = None,
     device: Device = "auto",
 ) -> None:
-    """Index images; after an interruption, run the same command to continue."""
+    """Index images; after an interruption, run the same command to continue.
+
+    Without a model, images are found by what they look like: a pretrained backbone and look bits, no labels needed.
+    """
+    from ddsh.errors import InvalidInput
     from ddsh.model import Model
     from ddsh.search import ImageSearch
     from ddsh.search.local import is_search
 
+    *models, images = sources
+    if len(models) > 1:
+        raise InvalidInput(
+            f"Give IMAGES, or MODEL and IMAGES; got {len(sources)} names. To index more: ddsh index add."
+        )
+    if not models and (Path(images) / "model.json").is_file():
+        raise InvalidInput(f"{images} is a model; also give the images: ddsh index {images} IMAGES --out {out}")
+    if models and (backbone or image_size):
+        raise InvalidInput("The model has a backbone already; leave out --backbone and --image-size.")
     source = ImageSource.find(images, root)
     if is_search(out):
-        opened = ImageSearch.open(out, model=model, device=device)
+        opened = ImageSearch.open(out, model=Path(models[0]) if models else None, device=device)
     else:
-        loaded = Model.load(model, device=device)
-        opened = ImageSearch.create(out, loaded, index=kind, keep_outputs=keep_outputs)
+        loaded = Model.load(models[0], device=device) if models else None
+        opened = ImageSearch.create(
+            out, _with_look(loaded, source, look_bits, backbone, image_size, device), index=kind
+        )
     with opened as index:
         _add(index, [source])
+
+
+def _with_look(
+    model: "Model | None",
+    source: ImageSource,
+    look_bits: int,
+    backbone: str | None,
+    image_size: int | None,
+    device: str,
+) -> "Model":
+    """Return a model with look bits; if it has none, they are learned from a sample of the images."""
+    from ddsh.backbones import Backbone
+    from ddsh.cli.progress import Progress
+    from ddsh.errors import InvalidInput
+    from ddsh.model import LOOK_IMAGE_SIZE, Model
+    from ddsh.search.indexer import list_images, read_sample
+
+    if model is None:
+        size = LOOK_IMAGE_SIZE if backbone is None and image_size is None else image_size
+        network = Backbone("efficientnet-lite0" if backbone is None else backbone, image_size=size, device=device)
+        model = Model(None, network, look_bits)
+    elif model.look_bits or not look_bits or model.backbone is None:
+        return model
+    with Progress("Learning looks", "images") as progress:
+        sample = read_sample(list_images(source.images)[0], model.prepare, on_progress=progress.on_count)
+    if not sample:
+        raise InvalidInput("None of the images can be read, so there is nothing to index.")
+    return model.fit_look(sample, look_bits)
 
 
 @app.command()
@@ -192,9 +268,11 @@ def search(
     index: IndexFolder,
     queries: Annotated[list[str], typer.Argument(help="Images, or ids of indexed images.")],
     k: Annotated[int, typer.Option("-k", help="Largest number of images to show.")] = 20,
-    radius: Annotated[int | None, typer.Option(help="Largest Hamming distance to show.")] = None,
+    by: Annotated[
+        Order, typer.Option(help="Order by what images show (label), what they look like (look), or both.")
+    ] = Order.BOTH,
+    radius: Annotated[int | None, typer.Option(help="Largest distance to show, in the order of --by.")] = None,
     label: Annotated[str | None, typer.Option(help="Show only images with this label.")] = None,
-    rerank: Annotated[bool, typer.Option("--rerank", help="Order the nearest images by real outputs.")] = False,
     json: Json = False,
     html: Annotated[
         Path | None, typer.Option(callback=writable_file, help="Write a page with thumbnails to this file.")
@@ -210,7 +288,7 @@ def search(
         found = {}
         for query in queries:
             image = int(query) if query.isdecimal() and not Path(query).exists() else query
-            found[query] = opened.query(image, k, radius=radius, label=label, rerank=rerank)
+            found[query] = opened.query(image, k, by=Order(by).value, radius=radius, label=label)
     if html:
         from ddsh.search.page import make_page
         from ddsh.storage import atomic_write
@@ -223,10 +301,7 @@ def search(
             [
                 {
                     "query": query,
-                    "hits": [
-                        asdict(hit.entry) | {"distance": hit.distance, "bits": hit.bits, "flipped": list(hit.flipped)}
-                        for hit in hits
-                    ],
+                    "hits": [asdict(hit.entry) | {name: getattr(hit, name) for name in _HIT_FACTS} for hit in hits],
                 }
                 for query, hits in found.items()
             ]
@@ -237,7 +312,9 @@ def search(
 
 def duplicates(
     index: IndexFolder,
-    radius: Annotated[int, typer.Option(help="Largest Hamming distance between the codes of a pair.")] = 2,
+    radius: Annotated[
+        int | None, typer.Option(help="Largest Hamming distance between the codes of a pair; 2 label bits by default.")
+    ] = None,
     tolerance: Annotated[
         float, typer.Option(help="Largest difference between tiny copies of a pair, in grey levels.")
     ] = 4.0,

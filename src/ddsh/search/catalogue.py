@@ -30,6 +30,7 @@ _TIMEOUT_SECONDS = 60.0
 
 Packed: TypeAlias = NDArray[np.uint8]
 
+# The column look is the tiny copy; earlier versions also had a column of outputs, which is not read.
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {FORMAT_VERSION};
@@ -42,8 +43,7 @@ CREATE TABLE contents (
     width INTEGER NOT NULL,
     height INTEGER NOT NULL,
     code BLOB NOT NULL,
-    look BLOB NOT NULL,
-    outputs BLOB
+    look BLOB NOT NULL
 );
 CREATE TABLE images (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -285,21 +285,10 @@ class Catalogue:
         """Return whether some content is stored."""
         return bool(self._all("SELECT 1 FROM contents WHERE sha256 = ?", sha256))
 
-    def code_of(self, image: int) -> tuple[bytes, bytes | None] | None:
-        """Return the code and, if they are stored, the outputs of an image."""
-        rows = self._all(
-            "SELECT code, outputs FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image
-        )
-        return rows[0] if rows else None
-
-    def outputs(self, ids: Ids) -> dict[int, bytes]:
-        """Return the stored outputs of images by id."""
-        rows = self._all(
-            "SELECT images.id, outputs FROM images JOIN contents ON contents.id = content"
-            " WHERE outputs IS NOT NULL AND images.id IN (SELECT value FROM json_each(?))",
-            json.dumps(ids.tolist()),
-        )
-        return dict(rows)
+    def code_of(self, image: int) -> bytes | None:
+        """Return the code of an image."""
+        rows = self._all("SELECT code FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image)
+        return rows[0][0] if rows else None
 
     def tiny_copies(self) -> list[tuple[int, bytes, bytes]]:
         """Return the id, the code and the tiny copy of every image, by id."""
@@ -320,14 +309,13 @@ class Catalogue:
     def put_content(self, content: Content) -> None:
         """Store new content."""
         self._all(
-            "INSERT INTO contents (sha256, n_bytes, width, height, code, look, outputs) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO contents (sha256, n_bytes, width, height, code, look) VALUES (?, ?, ?, ?, ?, ?)",
             content.sha256,
             content.n_bytes,
             content.width,
             content.height,
             content.code,
             content.tiny,
-            content.outputs,
         )
 
     def add(self, path: Path, sha256: bytes, mtime_ns: int) -> int:

@@ -1,28 +1,27 @@
 """Image search: find the images of a store that are similar to an image."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from ddsh.codes import BinaryCodes
-from ddsh.errors import InvalidInput
-from ddsh.images import ImageLike, as_image, thumbnail
+from ddsh.codes import CodePair
+from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.images import ImageLike, as_image, check_file, thumbnail
 from ddsh.index import get_index
-from ddsh.index.rerank import Outputs, rerank_order
+from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
 from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
 from ddsh.search.local import LocalStore
 from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
-from ddsh.search.store import AUTO, Entry, SearchManifest, Store, check_fingerprint
+from ddsh.search.store import AUTO, Entry, Neighbours, SearchManifest, Store, check_fingerprint
 
-__all__ = ["RERANKED", "WAIT_SECONDS", "ImageSearch"]
-
-RERANKED = 1000
-"""Number of nearest images that are re-ranked by their real outputs, or ten times `k` if that is more."""
+__all__ = ["WAIT_SECONDS", "ImageSearch"]
 
 WAIT_SECONDS = 5.0
 """Default time to wait for another writer."""
@@ -53,7 +52,6 @@ class ImageSearch:
         model: str | os.PathLike[str] | Model,
         *,
         index: str = AUTO,
-        keep_outputs: bool = False,
         wait: float = WAIT_SECONDS,
     ) -> Self:
         """Create an empty index in a local folder.
@@ -66,8 +64,6 @@ class ImageSearch:
             A trained model or its folder; a copy is saved in the folder of the index.
         index : str
             A name of :data:`ddsh.index.INDEXES`; all return the same results. ``auto`` chooses one.
-        keep_outputs : bool
-            Store the model's real outputs (2 bytes per bit) for re-ranking.
         wait : float
             Seconds to wait for another writer.
         """
@@ -77,9 +73,9 @@ class ImageSearch:
         manifest = SearchManifest(
             fingerprint=loaded.fingerprint,
             n_bits=loaded.n_bits,
+            look_bits=loaded.look_bits,
             preprocessing=loaded.preprocessing,
             index=index,
-            keeps_outputs=keep_outputs,
         )
         return cls(LocalStore.create(folder, manifest, loaded.save, wait), loaded)
 
@@ -99,7 +95,7 @@ class ImageSearch:
         folder : path
             Its folder.
         model : path or Model, optional
-            The model that it must have been created with; another one is refused.
+            The model that it must have been created with; another one is refused. Look bits may have been added to it.
         wait : float
             Seconds to wait for another writer.
         device : str
@@ -107,10 +103,12 @@ class ImageSearch:
         """
         store = LocalStore(folder, wait)
         try:
+            own = Model.load(store.model_folder, device=device)
             if model is not None:
                 given = model if isinstance(model, Model) else Model.load(model)
-                check_fingerprint(store.folder, str(model), given.fingerprint, store.manifest.fingerprint)
-            return cls(store, Model.load(store.model_folder, device=device))
+                expected = own.fingerprint if given.look_bits else own.label_fingerprint
+                check_fingerprint(store.folder, str(model), given.fingerprint, expected)
+            return cls(store, own)
         except BaseException:
             store.close()
             raise
@@ -129,7 +127,8 @@ class ImageSearch:
         return self._store.count()
 
     def __repr__(self) -> str:
-        return f"ImageSearch({len(self)} images, {self.n_bits} bits, {str(self.folder)!r})"
+        bits = " + ".join(str(number) for number in (self.n_bits, self.look_bits) if number)
+        return f"ImageSearch({len(self)} images, {bits} bits, {str(self.folder)!r})"
 
     @property
     def folder(self) -> Path:
@@ -138,8 +137,13 @@ class ImageSearch:
 
     @property
     def n_bits(self) -> int:
-        """Code length."""
+        """Number of label bits; 0 if the model was made without labels."""
         return self._store.manifest.n_bits
+
+    @property
+    def look_bits(self) -> int:
+        """Number of look bits; 0 if the model has none."""
+        return self._store.manifest.look_bits
 
     @property
     def fingerprint(self) -> str:
@@ -181,8 +185,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            keep_outputs = self._store.manifest.keeps_outputs
-            return Indexer(writer, self._model, keep_outputs=keep_outputs).add(items, on_progress)
+            return Indexer(writer, self._model).add(items, on_progress)
 
     def remove(self, ids: Iterable[int]) -> int:
         """Remove images by id and return their number. Their files stay.
@@ -203,19 +206,21 @@ class ImageSearch:
         Moved files are searched below the folders that were added. New files are not added; use :meth:`add`.
         """
         with self._store.write() as writer:
-            keep_outputs = self._store.manifest.keeps_outputs
-            return Indexer(writer, self._model, keep_outputs=keep_outputs).refresh(on_progress)
+            return Indexer(writer, self._model).refresh(on_progress)
 
     def query(
         self,
         image: ImageLike | int,
         k: int = 20,
         *,
+        by: By = "both",
         radius: int | None = None,
         label: str | None = None,
-        rerank: bool = False,
+        sha256: str | None = None,
     ) -> QueryResult:
-        """Return the images most similar to an image, by Hamming distance and then by id.
+        """Return the images most similar to an image.
+
+        The image itself comes first, if it is indexed, and then copies of its file.
 
         Parameters
         ----------
@@ -223,13 +228,15 @@ class ImageSearch:
             An image, or the id of an indexed one, which then is among the results.
         k : int
             Largest number of images to return.
+        by : {"both", "label", "look"}
+            Order by the distance of both codes (:class:`ddsh.index.pairs.PairDistance`), by label bits and then by
+            look bits, or by look bits and then by label bits. ``both`` uses the only code there is, if there is one.
         radius : int, optional
-            Largest Hamming distance to return.
+            Largest distance to return, in that order.
         label : str, optional
             Return only images with this label.
-        rerank : bool
-            Order the nearest images by real outputs, which separate images at equal distance: the query's outputs
-            are compared with the stored ones, or with the codes if none are stored.
+        sha256 : str, optional
+            Checksum of the image's file, for an image that was decoded already; known for a path and for bytes.
 
         Returns
         -------
@@ -238,32 +245,54 @@ class ImageSearch:
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
-        encoded = None if _is_id(image) else self._encode(image)
+        order = check_by(by, self.n_bits, self.look_bits)
+        own = _as_id(image) if _is_id(image) else None
+        if own is None and sha256 is None:
+            sha256 = _checksum(image)
+        code = None
+        if own is None and not (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
+            code = self._model.encode_pair([self._model.prepare(as_image(image))])
         with self._store.snapshot():
-            code, outputs = encoded or self._stored_code(_as_id(image))
-            n_wanted: int | None = k
-            if rerank:
-                n_wanted = max(RERANKED, 10 * k) if radius is None else None
-            found = self._store.search(code, n_wanted, radius=radius, label=label)
-            ids, distances, codes = found.ids, found.distances, found.codes
-            if rerank:
-                order = rerank_order(outputs, ids, codes, self._store.outputs(ids))[:k]
-                ids, distances, codes = ids[order], distances[order], codes[order]
-            entries = self._store.entries(ids.tolist())
-        asked = code.bits()[0]
-        hits = [
-            Hit(entry, distance, "".join(map(str, bits.tolist())), tuple(np.flatnonzero(bits != asked).tolist()))
-            for entry, distance, bits in zip(entries, distances.tolist(), codes.bits(), strict=True)
-        ]
-        return QueryResult(hits, "".join(map(str, asked.tolist())))
+            if own is not None:
+                sha256 = self.entry(own).sha256
+            # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
+            same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
+            same.sort(key=lambda number: (number != own, number))
+            if code is None:
+                code = self._store.code_of(same[0]) if same else None
+            if code is None:  # the image was removed in the meantime
+                return self.query(image, k, by=by, radius=radius, label=label)
+            found = self._store.search(code, k, by=order, radius=radius, label=label)
+            if label is not None:
+                same = [entry.id for entry in self._store.entries(same) if label in entry.labels]
+            hits = self._hits(code, found, same)[:k]
+        return QueryResult(hits, _text(code), order)
 
-    def duplicates(self, radius: int = 2, *, tolerance: float = TOLERANCE) -> list[tuple[Entry, ...]]:
+    def _hits(self, code: CodePair, found: Neighbours, same: Sequence[int]) -> list[Hit]:
+        """Return the entries that are the query itself, then all others that were found."""
+        asked = code.main.bits()[0]
+        rows = dict(zip(found.ids.tolist(), range(len(found.ids)), strict=True))
+        nothing = (0 if self.n_bits else None, 0 if self.look_bits else None)
+        hits = [Hit(entry, 0, _text(code), (), *nothing, is_identical=True) for entry in self._store.entries(same)]
+        others = [number for number in rows if number not in set(same)]
+        bits = found.codes.main.bits()
+        for entry in self._store.entries(others):
+            row = rows[entry.id]
+            label, look = (
+                None if values is None else int(values[row]) for values in (found.label_distances, found.look_distances)
+            )
+            flipped = tuple(np.flatnonzero(bits[row] != asked).tolist())
+            hits.append(Hit(entry, int(found.distances[row]), "".join(map(str, bits[row])), flipped, label, look))
+        return hits
+
+    def duplicates(self, radius: int | None = None, *, tolerance: float = TOLERANCE) -> list[tuple[Entry, ...]]:
         """Return groups of near-duplicates: copies, including resized and recompressed ones.
 
         Parameters
         ----------
-        radius : int
-            Largest Hamming distance between the codes of a pair.
+        radius : int, optional
+            Largest Hamming distance between the label bits of a pair, 2 by default; between the look bits, if there
+            are no label bits, those of a near copy by default.
         tolerance : float
             Largest difference between tiny copies of a pair: root mean square of grey levels. Codes alone do not
             suffice, because learned codes are equal for many images of one class.
@@ -274,7 +303,11 @@ class ImageSearch:
             Each group by id, groups by their first id.
         """
         ids, codes, copies = self._store.tiny_copies()
-        groups = group_duplicates(codes, copies, radius, tolerance)
+        if codes is None:
+            return []
+        if radius is None:
+            radius = 2 if codes.label is not None else PairDistance(0, self.look_bits).near_copy
+        groups = group_duplicates(codes.main, copies, radius, tolerance)
         found = (self.entries(ids[row] for row in rows) for rows in groups)
         return [tuple(entries) for entries in found if len(entries) > 1]
 
@@ -289,13 +322,13 @@ class ImageSearch:
             n_contents=n_contents,
             n_codes=n_codes,
             n_bits=manifest.n_bits,
-            n_bytes=n_images * ((manifest.n_bits + 7) // 8),
+            look_bits=manifest.look_bits,
+            n_bytes=n_images * ((manifest.n_bits + 7) // 8 + (manifest.look_bits + 7) // 8),
             labels=labels,
             method=self._model.name,
             fingerprint=manifest.fingerprint,
             preprocessing=manifest.preprocessing,
             index=self._store.index_name,
-            keeps_outputs=manifest.keeps_outputs,
             generation=generation,
         )
 
@@ -342,16 +375,22 @@ class ImageSearch:
         """Return a small JPEG of an indexed image."""
         return thumbnail(self.entry(image).path, side)
 
-    def _encode(self, image: ImageLike) -> tuple[BinaryCodes, Outputs]:
-        outputs = self._model.project([self._model.prepare(as_image(image))])
-        return BinaryCodes.from_outputs(outputs), outputs[0]
 
-    def _stored_code(self, image: int) -> tuple[BinaryCodes, Outputs]:
-        found = self._store.code_of(image)
-        if found is None:
-            raise InvalidInput(f"No image has the id {image}.")
-        code, outputs = found
-        return code, code.signs()[0].astype(np.float32) if outputs is None else outputs
+def _checksum(image: object) -> str | None:
+    """Return the checksum of an image file given by path or by content, if it can be read."""
+    if isinstance(image, bytes):
+        return hashlib.sha256(image).hexdigest()
+    if isinstance(image, str | os.PathLike):
+        with suppress(OSError, ValueError, BrokenImage):  # reading the image will tell what is wrong
+            check_file(image)
+            with Path(image).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    return None
+
+
+def _text(code: CodePair) -> str:
+    """Return the main code of a query as zeros and ones."""
+    return "".join(map(str, code.main.bits()[0].tolist()))
 
 
 def _is_id(image: object) -> bool:

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from PIL import Image as Pillow
 
-from ddsh.codes import BinaryCodes
 from ddsh.datasets import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import (
@@ -30,7 +29,6 @@ from ddsh.images import (
     extension_of,
     find_images,
 )
-from ddsh.index.rerank import to_half
 from ddsh.model import Model
 from ddsh.search.duplicates import tiny_copy
 from ddsh.search.results import AddReport, RefreshReport
@@ -40,11 +38,13 @@ __all__ = [
     "BATCH",
     "MAX_LABEL",
     "MAX_METADATA_BYTES",
+    "SAMPLE",
     "Indexer",
     "NewImage",
     "Progress",
     "absolute_path",
     "list_images",
+    "read_sample",
 ]
 
 BATCH = 128
@@ -55,6 +55,9 @@ MAX_LABEL = 200
 
 MAX_METADATA_BYTES = 1 << 16
 """Largest size of the metadata of an image, as JSON."""
+
+SAMPLE = 2000
+"""Number of images that look bits are learned from, if an index is made without a model."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of items done and their total."""
@@ -118,12 +121,10 @@ class Indexer:
         Write access to the store.
     model : Model
         The model.
-    keep_outputs : bool
-        Store real outputs with the codes.
     """
 
-    def __init__(self, writer: StoreWriter, model: Model, *, keep_outputs: bool) -> None:
-        self._writer, self._model, self._keep_outputs = writer, model, keep_outputs
+    def __init__(self, writer: StoreWriter, model: Model) -> None:
+        self._writer, self._model = writer, model
         self._lock = Lock()  # files are read in several threads, which look up what is stored
 
     def add(self, images: Sequence[NewImage], on_progress: Progress | None = None) -> AddReport:
@@ -226,9 +227,9 @@ class Indexer:
         new = {file.sha256: (file, file.decoded) for file in files if file.decoded is not None}
         contents: dict[bytes, Content] = {}
         if new:
-            outputs = self._model.project([decoded.pixels for _, decoded in new.values()])
-            codes = BinaryCodes.from_outputs(outputs)
-            for (file, decoded), code, real in zip(new.values(), codes.packed, outputs, strict=True):
+            pair = self._model.encode_pair([decoded.pixels for _, decoded in new.values()])
+            packed = np.hstack([codes.packed for codes in (pair.label, pair.look) if codes is not None])
+            for (file, decoded), code in zip(new.values(), packed, strict=True):
                 contents[file.sha256] = Content(
                     file.sha256,
                     file.n_bytes,
@@ -236,7 +237,6 @@ class Indexer:
                     decoded.height,
                     code.tobytes(),
                     decoded.tiny,
-                    to_half(real).tobytes() if self._keep_outputs else None,
                 )
         with self._lock, self._writer.transaction():
             for item, read in batch:
@@ -303,6 +303,44 @@ def list_images(
         else:
             found.append(NewImage(image, tags, text))
     return found, roots
+
+
+def read_sample(
+    images: Sequence[NewImage],
+    prepare: Callable[[Image], Image],
+    n: int = SAMPLE,
+    *,
+    on_progress: Progress | None = None,
+) -> list[Image]:
+    """Return a random sample of images, prepared for a model; those that cannot be read are left out.
+
+    Parameters
+    ----------
+    images : sequence of NewImage
+        The images, from :func:`list_images`.
+    prepare : callable
+        Preprocessing, such as :meth:`ddsh.Model.prepare`.
+    n : int
+        Size of the sample.
+    on_progress : callable, optional
+        Called with the number of images read and their total.
+    """
+
+    def read(item: NewImage) -> Image | None:
+        """Return a prepared image, or None if it cannot be read."""
+        with suppress(BrokenImage, InvalidInput):
+            return prepare(as_image(item.image))
+        return None
+
+    order = np.random.Generator(np.random.PCG64(0)).permutation(len(images))[:n]
+    chosen = [images[row] for row in np.sort(order).tolist()]
+    found = []
+    for done, image in enumerate(_map_in_threads(read, chosen), 1):
+        if image is not None:
+            found.append(image)
+        if on_progress:
+            on_progress(done, len(chosen))
+    return found
 
 
 def absolute_path(path: str | os.PathLike[str]) -> Path:

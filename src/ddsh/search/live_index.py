@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ddsh.codes import BinaryCodes
+from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError
 from ddsh.index import get_index
-from ddsh.index.base import Index
+from ddsh.index.pairs import PairIndex
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.store import AUTO
 
@@ -37,17 +37,17 @@ class LiveIndex:
     name : str
         A name of :data:`ddsh.index.INDEXES`; ``auto`` chooses the hash table, which is the fastest where many images
         share a code, as learned codes do.
-    n_bits : int
-        Code length.
+    n_bits, look_bits : int
+        Number of label bits and of look bits; one of them may be 0.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str, n_bits: int) -> None:
+    def __init__(self, folder: str | os.PathLike[str], name: str, n_bits: int, look_bits: int = 0) -> None:
         self._folder = Path(folder)
         self._class = get_index("buckets" if name == AUTO else name)
-        self._n_bits = n_bits
+        self._n_bits, self._look_bits = n_bits, look_bits
         self._state: State | None = None
         self._saved: State | None = None  # the state of the files, if there are any
-        self._index: Index = self._class(n_bits)
+        self._index = self._empty()
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class LiveIndex:
         """The state of the catalogue that the index shows."""
         return self._state
 
-    def follow(self, catalogue: Catalogue) -> Index:
+    def follow(self, catalogue: Catalogue) -> PairIndex:
         """Return the index at the state that the catalogue is reading."""
         state = catalogue.state()
         if state == self._state:
@@ -71,7 +71,8 @@ class LiveIndex:
         if len(gone):
             self._index.remove(gone)
         if len(changes.ids):
-            self._index.add(BinaryCodes(changes.packed, self._n_bits), changes.ids)
+            codes = CodePair.from_packed(changes.packed, self._n_bits, self._look_bits)
+            self._index.add(codes, changes.ids)
         self._state = state
         return self._index
 
@@ -95,16 +96,18 @@ class LiveIndex:
 
     def _load(self, catalogue: Catalogue) -> None:
         """Start from the newest usable files, or from an empty index."""
-        self._saved, self._state, self._index = None, None, self._class(self._n_bits)
+        self._saved, self._state, self._index = None, None, self._empty()
         names = sorted((path.name for path in self._folder.iterdir()), reverse=True)
         for match in filter(None, map(_NAME.fullmatch, names)):
             state = State(int(match[1]), match[2])
             if catalogue.has_state(state):
                 with suppress(ArtefactError):
-                    index = self._class.load(self._folder / _folder_name(state))
-                    if index.n_bits == self._n_bits:
-                        self._saved, self._state, self._index = state, state, index
-                        return
+                    self._index = self._index.load(self._folder / _folder_name(state))
+                    self._saved, self._state = state, state
+                    return
+
+    def _empty(self) -> PairIndex:
+        return PairIndex(self._n_bits, self._look_bits, self._class)
 
 
 def _folder_name(state: State) -> str:

@@ -11,9 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from ddsh.codes import BinaryCodes
+from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError, Busy, InvalidInput, UnknownName
-from ddsh.index.rerank import Outputs
+from ddsh.index.pairs import By
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.live_index import LiveIndex
 from ddsh.search.store import Entry, Ids, Neighbours, SearchManifest, Store, StoreWriter, check_fingerprint
@@ -126,15 +126,14 @@ class LocalStore(Store):
         self.folder = Path(folder).absolute()
         self.model_folder = self.folder / _MODEL
         missing = (
-            f"{folder} holds no search index ({_MANIFEST} is missing); make one with: ddsh index MODEL IMAGES --out"
-            f" {folder}"
+            f"{folder} holds no search index ({_MANIFEST} is missing); make one with: ddsh index IMAGES --out {folder}"
         )
         path = self.folder / _MANIFEST
         self.manifest = SearchManifest.read(path, missing=missing, advice="make the index again")
         self._wait = wait
         self._lock = RLock()
         self._in_snapshot = False
-        self._live = LiveIndex(self.folder / _INDEX, self.manifest.index, self.manifest.n_bits)
+        self._live = LiveIndex(self.folder / _INDEX, self.manifest.index, self.manifest.n_bits, self.manifest.look_bits)
         self._labelled: tuple[State | None, dict[str, Ids]] = (None, {})
         self._catalogue = Catalogue(self.folder / _CATALOGUE)
         try:
@@ -265,35 +264,34 @@ class LocalStore(Store):
             file = self._catalogue.file_at(path)
         return None if file is None else file.id
 
-    def code_of(self, image: int) -> tuple[BinaryCodes, Outputs | None] | None:
-        """Return the code of an entry and its real outputs, if they are stored."""
+    def ids_with(self, sha256: bytes) -> list[int]:
+        """Return the ids of the files with some content, ascending."""
         with self._lock:
-            row = self._catalogue.code_of(image)
-        if row is None:
-            return None
-        code, outputs = row
-        packed = np.frombuffer(code, np.uint8)[None]
-        return BinaryCodes(packed, self.manifest.n_bits), None if outputs is None else np.frombuffer(outputs, "<f2")
+            return [file.id for file in self._catalogue.files_with(sha256)]
 
-    def outputs(self, ids: Ids) -> dict[int, Outputs]:
-        """Return the stored real outputs of entries by id."""
+    def code_of(self, image: int) -> CodePair | None:
+        """Return the codes of an entry."""
         with self._lock:
-            rows = self._catalogue.outputs(ids)
-        return {number: np.frombuffer(outputs, "<f2") for number, outputs in rows.items()}
+            code = self._catalogue.code_of(image)
+        return None if code is None else self._unpack([code])
 
-    def tiny_copies(self) -> tuple[list[int], BinaryCodes, list[bytes]]:
-        """Return the id, the code and the tiny copy of every entry, by id."""
+    def tiny_copies(self) -> tuple[list[int], CodePair | None, list[bytes]]:
+        """Return the id, the codes and the tiny copy of every entry, by id; no codes if there are no entries."""
         with self._lock:
             rows = self._catalogue.tiny_copies()
-        width = (self.manifest.n_bits + 7) // 8
-        packed = np.frombuffer(b"".join(code for _, code, _ in rows), np.uint8).reshape(len(rows), width)
-        return [row[0] for row in rows], BinaryCodes(packed, self.manifest.n_bits), [row[2] for row in rows]
+        codes = self._unpack([row[1] for row in rows]) if rows else None
+        return [row[0] for row in rows], codes, [row[2] for row in rows]
+
+    def _unpack(self, codes: list[bytes]) -> CodePair:
+        packed = np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), -1)
+        return CodePair.from_packed(packed, self.manifest.n_bits, self.manifest.look_bits)
 
     def search(
         self,
-        code: BinaryCodes,
+        code: CodePair,
         k: int | None,
         *,
+        by: By = "both",
         radius: int | None = None,
         label: str | None = None,
         allowed: Ids | None = None,
@@ -304,12 +302,9 @@ class LocalStore(Store):
             if label is not None:
                 labelled = self._ids_labelled(label)
                 allowed = labelled if allowed is None else np.intersect1d(labelled, allowed)
-            if radius is None:
-                hits = index.search(code, max(1, len(index)) if k is None else k, allowed=allowed)
-            else:
-                hits = index.within(code, radius, allowed=allowed)
-            ids, distances = hits.of(0)
-            return Neighbours(ids[:k], distances[:k], index.codes_of(ids[:k]))
+            hits = index.search(code, k, by=by, radius=radius, allowed=allowed)
+            codes = index.codes_of(hits.ids)
+            return Neighbours(hits.ids, hits.distances, hits.label_distances, hits.look_distances, codes)
 
     def _ids_labelled(self, label: str) -> Ids:
         """Return the ids with a label, cached until the next change."""

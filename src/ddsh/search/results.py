@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from ddsh.datasets import Skipped
+from ddsh.index.pairs import By
 from ddsh.search.store import Entry
 
 __all__ = ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"]
@@ -19,17 +20,24 @@ class Hit:
     entry : Entry
         The image.
     distance : int
-        Hamming distance to the query.
+        Distance to the query, by which the hits are ordered; see :class:`ddsh.index.pairs.PairDistance`.
     bits : str
-        Its code, as zeros and ones.
+        Its label bits, or its look bits if there are no others, as zeros and ones.
     flipped : tuple of int
         Positions of the bits that differ from the query's, counted from 0.
+    label_distance, look_distance : int or None
+        Number of label bits and of look bits that differ; None where there are none.
+    is_identical : bool
+        Whether its file is the query's, or a copy of it.
     """
 
     entry: Entry
     distance: int
     bits: str
     flipped: tuple[int, ...]
+    label_distance: int | None = None
+    look_distance: int | None = None
+    is_identical: bool = False
 
     @property
     def id(self) -> int:
@@ -57,12 +65,15 @@ class QueryResult(Sequence[Hit]):
     hits : sequence of Hit
         The hits.
     code : str
-        The code of the query, as zeros and ones.
+        The label bits of the query, or its look bits if there are no others, as zeros and ones.
+    by : {"both", "label", "look"}
+        What ordered the hits.
     """
 
-    def __init__(self, hits: Sequence[Hit], code: str) -> None:
+    def __init__(self, hits: Sequence[Hit], code: str, by: By = "both") -> None:
         self.hits = tuple(hits)
         self.code = code
+        self.by = by
 
     @property
     def n_bits(self) -> int:
@@ -156,8 +167,8 @@ class SearchInfo:
     ----------
     n_images, n_contents, n_codes : int
         Number of images, of different contents, and of different codes.
-    n_bits, n_bytes : int
-        Code length, and size of all codes.
+    n_bits, look_bits, n_bytes : int
+        Number of label bits and of look bits, and size of all codes.
     labels : dict of str to int
         Number of images with each label.
     method, fingerprint : str
@@ -166,8 +177,6 @@ class SearchInfo:
         Preprocessing of the model.
     index : str
         Name of the index.
-    keeps_outputs : bool
-        Whether real outputs are stored for re-ranking.
     generation : int
         Number of changes so far.
     """
@@ -176,11 +185,11 @@ class SearchInfo:
     n_contents: int
     n_codes: int
     n_bits: int
+    look_bits: int
     n_bytes: int
     labels: Mapping[str, int]
     method: str
     fingerprint: str
     preprocessing: Mapping[str, Any]
     index: str
-    keeps_outputs: bool
     generation: int

@@ -14,9 +14,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ddsh.codes import BinaryCodes
+from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError
-from ddsh.index.rerank import Outputs
+from ddsh.index.pairs import By
 from ddsh.storage import Manifest
 
 __all__ = [
@@ -45,21 +45,27 @@ class SearchManifest(Manifest):
     ----------
     fingerprint : str
         Fingerprint of the model and its preprocessing.
-    n_bits : int
-        Code length.
+    n_bits, look_bits : int
+        Number of label bits and of look bits; 0 if there are none.
     preprocessing : dict
         Preprocessing of the model.
     index : str
         A name of :data:`ddsh.index.INDEXES`, or ``auto``.
-    keeps_outputs : bool
-        Whether real outputs are stored with the codes.
     """
 
+    format_version = 2
     fingerprint: str
     n_bits: int
+    look_bits: int
     preprocessing: dict[str, Any]
     index: str
-    keeps_outputs: bool
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
+        """Convert version 1, which had no look bits and could keep real outputs."""
+        if version != 1:
+            return None
+        return {name: value for name, value in content.items() if name != "keeps_outputs"} | {"look_bits": 0}
 
 
 @dataclass(frozen=True)
@@ -112,11 +118,9 @@ class Content:
     n_bytes, width, height : int
         Size of the file, and of the image in pixels.
     code : bytes
-        The packed code.
+        The packed label bits, then the packed look bits.
     tiny : bytes
         Tiny copy of the image; see :mod:`ddsh.search.duplicates`.
-    outputs : bytes or None
-        Real outputs as little-endian float16, if they are stored.
     """
 
     sha256: bytes
@@ -125,7 +129,6 @@ class Content:
     height: int
     code: bytes
     tiny: bytes
-    outputs: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -141,11 +144,25 @@ class StoredFile:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Result of :meth:`Store.search`: ids, distances and codes, nearest first and then by id."""
+    """Result of :meth:`Store.search`, nearest first.
+
+    Parameters
+    ----------
+    ids : ndarray of int64
+        Ids of the entries.
+    distances : ndarray of int64
+        Distances by which they are ordered.
+    label_distances, look_distances : ndarray of int64 or None
+        Hamming distances of label bits and of look bits, where there are any.
+    codes : CodePair
+        Their codes.
+    """
 
     ids: Ids
     distances: NDArray[np.int64]
-    codes: BinaryCodes
+    label_distances: NDArray[np.int64] | None
+    look_distances: NDArray[np.int64] | None
+    codes: CodePair
 
 
 class StoreWriter(ABC):
@@ -309,23 +326,24 @@ class Store(ABC):
         """Return the id of the file with an absolute path."""
 
     @abstractmethod
-    def code_of(self, image: int) -> tuple[BinaryCodes, Outputs | None] | None:
-        """Return the code of an entry and its real outputs, if they are stored."""
+    def ids_with(self, sha256: bytes) -> list[int]:
+        """Return the ids of the files with some content, ascending."""
 
     @abstractmethod
-    def outputs(self, ids: Ids) -> dict[int, Outputs]:
-        """Return the stored real outputs of entries by id."""
+    def code_of(self, image: int) -> CodePair | None:
+        """Return the codes of an entry."""
 
     @abstractmethod
-    def tiny_copies(self) -> tuple[list[int], BinaryCodes, list[bytes]]:
-        """Return the id, the code and the tiny copy of every entry, by id."""
+    def tiny_copies(self) -> tuple[list[int], CodePair | None, list[bytes]]:
+        """Return the id, the codes and the tiny copy of every entry, by id; no codes if there are no entries."""
 
     @abstractmethod
     def search(
         self,
-        code: BinaryCodes,
+        code: CodePair,
         k: int | None,
         *,
+        by: By = "both",
         radius: int | None = None,
         label: str | None = None,
         allowed: Ids | None = None,
@@ -334,12 +352,14 @@ class Store(ABC):
 
         Parameters
         ----------
-        code : BinaryCodes
-            One code.
+        code : CodePair
+            One pair of codes.
         k : int or None
             Largest number of entries to return; None returns all.
+        by : {"both", "label", "look"}
+            What orders the entries; see :meth:`ddsh.index.pairs.PairIndex.search`.
         radius : int, optional
-            Largest Hamming distance to return.
+            Largest distance to return, in that order.
         label : str, optional
             Only entries with this label; :class:`~ddsh.errors.UnknownName` is raised if there are none.
         allowed : ndarray of int64, optional

@@ -133,7 +133,7 @@ State = Annotated[ServiceState, Depends(get_state)]
 
 
 async def search_by_id(parameters: Annotated[SearchByIdParameters, Query()], state: State) -> SearchResponse:
-    """Find the images most similar to an image of the index, which is itself among the results."""
+    """Find the images most similar to an image of the index, which is itself the first result."""
     return await state.reading.run_in_slot(_search, state, parameters.id, parameters)
 
 
@@ -314,9 +314,10 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
     result = state.search.query(
         decode_image(query, settings.max_pixels) if isinstance(query, bytes) else _get_entry(state.search, query).id,
         parameters.k,
+        by=parameters.by,
         radius=parameters.radius,
         label=parameters.label,
-        rerank=parameters.rerank,
+        sha256=hashlib.sha256(query).hexdigest() if isinstance(query, bytes) else None,
     )
     hits = [
         HitResponse(
@@ -326,6 +327,9 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
             width=hit.entry.width,
             height=hit.entry.height,
             distance=hit.distance,
+            label_distance=hit.label_distance,
+            look_distance=hit.look_distance,
+            is_identical=hit.is_identical,
             bits=hit.bits,
             flipped=hit.flipped,
         )
@@ -336,9 +340,9 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
         bits=result.code,
         n_bits=result.n_bits,
         k=parameters.k,
+        by=result.by,
         radius=parameters.radius,
         label=parameters.label,
-        rerank=parameters.rerank,
         seconds=round(time.perf_counter() - started, 6),
     )
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ddsh.codes import MAX_BITS
 from ddsh.images import MAX_THUMBNAIL
+from ddsh.index.pairs import By, PairDistance
 from ddsh.search import SearchInfo
 from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
 from ddsh.service.settings import Settings
@@ -35,6 +36,7 @@ MAX_LISTED_LABELS = 1000
 """Maximum number of labels in :class:`InfoResponse`."""
 
 _MAX_ID = 2**63 - 1
+_MAX_DISTANCE = 4 * MAX_BITS  # of both codes at their longest
 
 ImageId = Annotated[int, Path(ge=0, le=_MAX_ID, description="Id of an image in the index.")]
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
@@ -46,9 +48,9 @@ class SearchParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(20, ge=1, description="Maximum number of results.")
-    radius: int | None = Field(None, ge=0, le=MAX_BITS, description="Maximum Hamming distance of a result.")
+    by: By = Field("both", description="Order by what images show (label), what they look like (look), or both.")
+    radius: int | None = Field(None, ge=0, le=_MAX_DISTANCE, description="Maximum distance of a result, in that order.")
     label: Label | None = Field(None, description="Return only images with this label.")
-    rerank: bool = Field(False, description="Re-rank the nearest images by the model's real-valued outputs.")
 
 
 class SearchByIdParameters(SearchParameters):
@@ -107,8 +109,11 @@ class HitResponse(BaseModel):
     labels: tuple[str, ...]
     width: int = Field(description="Width in pixels.")
     height: int = Field(description="Height in pixels.")
-    distance: int = Field(description="Hamming distance to the query.")
-    bits: str = Field(description="Code of the image, as zeros and ones.")
+    distance: int = Field(description="Distance to the query, by which the results are ordered.")
+    label_distance: int | None = Field(description="Number of label bits that differ; null without label bits.")
+    look_distance: int | None = Field(description="Number of look bits that differ; null without look bits.")
+    is_identical: bool = Field(description="Whether the file is the query's, or a copy of it.")
+    bits: str = Field(description="Label bits of the image, or look bits without label bits, as zeros and ones.")
     flipped: tuple[int, ...] = Field(description="Positions of the bits that differ from the query.")
 
 
@@ -118,12 +123,12 @@ class SearchResponse(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     hits: list[HitResponse]
-    bits: str = Field(description="Code of the query, as zeros and ones.")
-    n_bits: int = Field(description="Code length.")
+    bits: str = Field(description="Label bits of the query, or look bits without label bits, as zeros and ones.")
+    n_bits: int = Field(description="Length of this code.")
     k: int
+    by: By = Field(description="What ordered the results.")
     radius: int | None
     label: str | None
-    rerank: bool
     seconds: float = Field(description="Time for decoding, encoding and searching.")
 
 
@@ -135,12 +140,13 @@ class InfoResponse(BaseModel):
     n_images: int = Field(description="Number of images.")
     n_contents: int = Field(description="Number of images with distinct content.")
     n_codes: int = Field(description="Number of distinct codes.")
-    n_bits: int = Field(description="Code length.")
+    n_bits: int = Field(description="Number of label bits; 0 for an index made without labels.")
+    look_bits: int = Field(description="Number of look bits; 0 if the model has none.")
+    max_distance: int = Field(description="Largest distance in the order by both.")
     n_bytes: int = Field(description="Size of all codes in bytes.")
     n_labels: int = Field(description="Number of labels.")
     labels: dict[str, int] = Field(description="Number of images with each label, most frequent labels only.")
     method: str = Field(description="Hashing method of the model.")
-    keeps_outputs: bool = Field(description="Whether real-valued outputs are stored for re-ranking.")
     read_only: bool = Field(description="Whether the index cannot be changed through the service.")
     max_k: int = Field(description="Maximum number of results of a search.")
     max_upload_bytes: int = Field(description="Maximum size of an uploaded file.")
@@ -155,11 +161,12 @@ class InfoResponse(BaseModel):
             n_contents=info.n_contents,
             n_codes=info.n_codes,
             n_bits=info.n_bits,
+            look_bits=info.look_bits,
+            max_distance=PairDistance(info.n_bits, info.look_bits).largest,
             n_bytes=info.n_bytes,
             n_labels=len(info.labels),
             labels={name: info.labels[name] for name in sorted(frequent)},
             method=info.method,
-            keeps_outputs=info.keeps_outputs,
             read_only=settings.read_only,
             max_k=settings.max_k,
             max_upload_bytes=settings.max_upload_bytes,

@@ -41,7 +41,7 @@ class ServerInfo:
     n_images : int
         Number of images in the index.
     n_bits : int
-        Code length.
+        Number of label bits and look bits together.
     read_only : bool
         Whether the index cannot be changed through the service.
     """
@@ -91,7 +91,13 @@ def serve(
                 if on_start:
                     url = f"http://[{address}]:{actual_port}" if ":" in address else f"http://{address}:{actual_port}"
                     on_start(
-                        ServerInfo(url, is_loopback(address), len(search), search.n_bits, read_only=settings.read_only)
+                        ServerInfo(
+                            url,
+                            is_loopback(address),
+                            len(search),
+                            search.n_bits + search.look_bits,
+                            read_only=settings.read_only,
+                        )
                     )
                 server.run([listener])
     finally:

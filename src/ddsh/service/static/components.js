@@ -70,7 +70,9 @@ export function createCard(item, url, isQuery) {
   const heading = createElement("span", { className: "card-heading" });
   heading.append(createElement("b", { textContent: item.labels.join(", ") || item.name }));
   if (item.bits) {
-    const distance = isQuery ? "query" : formatBits(item.distance);
+    // With both codes: how many label bits differ, and how many look bits.
+    const differing = [item.label_distance, item.look_distance].filter((count) => count !== null);
+    const distance = isQuery ? "query" : differing.length > 1 ? `${differing.join(" + ")} bits` : formatBits(item.distance);
     caption.append(codeStrip(item.bits, item.flipped));
     heading.append(createElement("span", { className: "distance", textContent: distance }));
   }

@@ -86,27 +86,42 @@ document.addEventListener("drop", (event) => {
 
 function showOptions() {
   byId("k").value = state.k;
-  byId("radius").value = state.radius ?? info.n_bits;
+  byId("by").value = order();
+  byId("radius").max = maxDistance();
+  byId("radius").value = state.radius ?? maxDistance();
   showRadius();
   byId("label").value = state.label ?? "";
-  byId("rerank").checked = state.rerank;
 }
+
+// The order that is used: an index with one code has no other.
+function order() {
+  if (info.n_bits && info.look_bits) return state.by;
+  return info.n_bits ? "label" : "look";
+}
+
+function maxDistance() {
+  return { both: info.max_distance, label: info.n_bits, look: info.look_bits }[order()];
+}
+
+// The distance of both codes is a weighted sum, which is not a number of bits.
+const formatDistance = (distance) =>
+  order() === "both" ? distance.toLocaleString("en") : formatBits(distance);
 
 function selectedRadius() {
   const value = Number(byId("radius").value);
-  return value >= info.n_bits ? null : value; // no code is farther away
+  return value >= maxDistance() ? null : value; // no code is farther away
 }
 
 function showRadius() {
   const radius = selectedRadius();
-  const text = radius === null ? "any" : radius === 0 ? "same code" : `up to ${formatBits(radius)}`;
+  const text = radius === null ? "any" : radius === 0 ? "same code" : `up to ${formatDistance(radius)}`;
   byId("radius-shown").textContent = text;
   byId("radius").setAttribute("aria-valuetext", text);
 }
 
 function initialiseOptions() {
   byId("k").max = info.max_k;
-  byId("radius").max = info.n_bits;
+  byId("by-row").hidden = !(info.n_bits && info.look_bits);
   const labels = Object.entries(info.labels);
   const options = labels.map(([name, count]) =>
     createElement("option", { value: name, textContent: `${name} (${count.toLocaleString("en")})` }),
@@ -127,7 +142,10 @@ byId("controls").addEventListener("submit", (event) => event.preventDefault());
 byId("radius").addEventListener("input", showRadius);
 byId("controls").addEventListener("change", () => {
   const k = Math.min(info.max_k, Math.max(1, Math.round(Number(byId("k").value)) || 1));
-  navigate({ k, radius: selectedRadius(), label: byId("label").value || null, rerank: byId("rerank").checked });
+  const by = byId("by-row").hidden ? state.by : byId("by").value;
+  // A radius in another order would mean something else.
+  const radius = by === state.by ? selectedRadius() : null;
+  navigate({ k, by, radius, label: byId("label").value || null });
   byId("k").value = k;
 });
 byId("remove-radius").addEventListener("click", () => {
@@ -140,7 +158,7 @@ byId("remove-radius").addEventListener("click", () => {
 function showStatistics() {
   const statistics = [
     [info.n_images.toLocaleString("en"), info.n_images === 1 ? "image" : "images"],
-    [info.n_bits, info.n_bits === 1 ? "bit each" : "bits each"],
+    [info.n_bits + info.look_bits, info.n_bits + info.look_bits === 1 ? "bit each" : "bits each"],
     [formatSize(info.n_bytes), "of codes"],
     [info.n_codes.toLocaleString("en"), info.n_codes === 1 ? "distinct code" : "distinct codes"],
   ];
@@ -221,7 +239,7 @@ function showResults(response) {
   if (hits.length) {
     const distances = hits.map((hit) => hit.distance);
     const [least, most] = [Math.min(...distances), Math.max(...distances)];
-    const range = least === most ? formatBits(most) : `${least} to ${formatBits(most)}`;
+    const range = least === most ? formatDistance(most) : `${least} to ${formatDistance(most)}`;
     const withLabel = label === null ? "" : ` with the label ${label}`;
     const count = hits.length.toLocaleString("en");
     byId("status").textContent = `${count} of ${total}${withLabel}, distance ${range}, found in ${time}.`;
@@ -232,7 +250,7 @@ function showResults(response) {
   byId("no-results-reason").textContent =
     radius === null ? "The index has no matching image." :
     radius === 0 ? `${which} has the same code.` :
-    `${which} is within a distance of ${formatBits(radius)}.`;
+    `${which} is within a distance of ${formatDistance(radius)}.`;
   byId("no-results-advice").textContent = radius === null ? "" : "Increase the radius, or show the nearest images.";
   byId("remove-radius").hidden = radius === null;
   byId("no-results").hidden = false;

@@ -1,6 +1,7 @@
 // State of a search, stored in the fragment of the URL.
 
 export const DEFAULT_K = 24;
+export const ORDERS = ["both", "label", "look"];
 
 const parseInteger = (text, minimum) => {
   const value = Number(text);
@@ -15,7 +16,7 @@ export function readState(hash) {
     k: parseInteger(fields.get("k"), 1) ?? DEFAULT_K,
     radius: parseInteger(fields.get("radius"), 0),
     label: fields.get("label") || null,
-    rerank: fields.get("rerank") === "true",
+    by: ORDERS.includes(fields.get("by")) ? fields.get("by") : ORDERS[0],
   };
 }
 
@@ -39,5 +40,5 @@ function* parameters(state) {
   yield ["k", state.k];
   if (state.radius !== null) yield ["radius", state.radius];
   if (state.label !== null) yield ["label", state.label];
-  if (state.rerank) yield ["rerank", "true"];
+  if (state.by !== ORDERS[0]) yield ["by", state.by];
 }
