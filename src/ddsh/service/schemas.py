@@ -36,7 +36,7 @@ MAX_LISTED_LABELS = 1000
 """Maximum number of labels in :class:`InfoResponse`."""
 
 _MAX_ID = 2**63 - 1
-_MAX_DISTANCE = 4 * MAX_BITS  # of both codes at their longest
+_MAX_DISTANCE = 8 * MAX_BITS  # of both codes at their longest
 
 ImageId = Annotated[int, Path(ge=0, le=_MAX_ID, description="Id of an image in the index.")]
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
