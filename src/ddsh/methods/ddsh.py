@@ -2,14 +2,15 @@
 
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
 from torch import Tensor
 from torch.nn import functional
 
@@ -226,13 +227,29 @@ class DDSH(DeepHasher):
             return {"multilabel": ("jaccard",), "dissimilar": ("balanced",)} | of_network
         return {"sampling": ("stratified",), "start": ("cosdish",)} | of_network
 
+    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+        """Return a copy with a schedule and an Omega for few images; see :meth:`Hasher.adapted`.
+
+        Omega is half of the images, where the preset asks for more.
+        """
+        suited = super().adapted(n_items, given)
+        n_omega = self.settings().n_omega
+        is_given = self.n_omega is not None if given is None else "n_omega" in given
+        if is_given or 2 * n_omega <= n_items or n_items < 2:
+            return suited
+        copied: Self = clone(suited)
+        return copied.set_params(n_omega=n_items // 2)  # type: ignore[no-any-return]
+
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
         self._settings = self.settings()
         self._pair_loss = as_loss(self.loss)
         n_omega = self._settings.n_omega
         if n_omega >= len(labels):
-            raise InvalidInput(f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller.")
+            raise InvalidInput(
+                f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller: give n_omega, or use"
+                f" adapted({len(labels)})."
+            )
         some = labels.take(np.argsort(self._rng(5).random(len(labels)))[:_SAMPLE])
         if some.similar(some).all():
             raise InvalidInput("All images are similar to each other (one class only?): there is nothing to learn.")

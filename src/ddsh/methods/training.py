@@ -1,11 +1,17 @@
 """Training schedules and progress of deep methods."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ddsh.errors import InvalidInput
 
-__all__ = ["SEARCHED", "Training", "TrainingStep"]
+__all__ = ["FEWEST_STEPS", "SEARCHED", "SMALLEST_BATCH", "Training", "TrainingStep"]
+
+FEWEST_STEPS = 90
+"""Schedules with fewer steps of gradient descent are adapted; see :meth:`Training.for_few`."""
+
+SMALLEST_BATCH = 16
+"""Adapted schedules have mini-batches of this size at least."""
 
 SEARCHED: Mapping[str, float] = {"learning_rate": 3.0, "batch_size": 0.5, "head_factor": 2.0}
 """Fields of :class:`Training` that ``ddsh tune`` varies, and the factors of its steps."""
@@ -65,6 +71,27 @@ class Training:
         """Return a copy with another learning rate; the final rate is scaled with it."""
         final = self.final_lr and self.final_lr * learning_rate / self.learning_rate
         return replace(self, learning_rate=learning_rate, final_lr=final)
+
+    def for_few(self, n_items: int, given: Collection[str] = ()) -> "Training":
+        """Return a schedule that takes enough steps with few images; itself if it does already.
+
+        Smaller mini-batches first, then more epochs.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of training images.
+        given : collection of str
+            Fields that stay as they are.
+        """
+        batch_size, epochs = self.batch_size, self.epochs
+        while "batch_size" not in given and epochs * -(-n_items // batch_size) < FEWEST_STEPS:
+            if batch_size // 2 < SMALLEST_BATCH:
+                break
+            batch_size //= 2
+        if "epochs" not in given:
+            epochs = max(epochs, -(-FEWEST_STEPS // -(-n_items // batch_size)))
+        return replace(self, batch_size=batch_size, epochs=epochs)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate after this fraction of the training."""
