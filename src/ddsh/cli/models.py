@@ -145,6 +145,10 @@ def train(
         cache_dir=cache_dir,
         device=device,
     )
+    if model.method.inputs == "images":
+        from ddsh.backbones.network import choose_device
+
+        choose_device(device)
     with Progress("Reading files", "files") as progress:
         dataset = load(data, root=root, on_progress=progress.on_count)
     rule = get_protocol(protocol or dataset.protocol)
