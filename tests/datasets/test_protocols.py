@@ -253,7 +253,9 @@ def test_options_change_a_protocol_and_its_name():
     own, paper = PROTOCOLS["own"], PROTOCOLS["cifar10"]
     assert own.with_options() is own
     assert own.with_options(n_query=5) == Protocol("own-custom", n_query=5, query_share=1.0)
-    assert paper.with_options(query_per_class=7, n_train=50) == Protocol("cifar10-custom", query_per_class=7, n_train=50)
+    assert paper.with_options(query_per_class=7, n_train=50) == Protocol(
+        "cifar10-custom", query_per_class=7, n_train=50
+    )
     assert own.with_options(part="train").train_from == "train"
     with pytest.raises(InvalidInput, match="not both"):
         own.with_options(query_per_class=1, n_query=1)

@@ -50,8 +50,7 @@ def evaluate(
         if not is_changed:
             advice = "its images or labels have changed since; train again, or evaluate on other images"
         raise InvalidInput(
-            "The model was trained on another split of this dataset, so its training images may be queries;"
-            f" {advice}."
+            f"The model was trained on another split of this dataset, so its training images may be queries; {advice}."
         )
     with Progress("Evaluating"):
         result = evaluate_fitted(fitted, dataset, split, top_k=top_k)

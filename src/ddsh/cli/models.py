@@ -225,7 +225,9 @@ def _explain(dataset: "Dataset", source: str, split: "Split", changes: list[str]
         )
     if dataset.skipped:
         first = dataset.skipped[0]
-        more = f"{len(dataset.skipped):,} entries cannot be used and are left out, such as {first.path} ({first.reason})"
+        more = (
+            f"{len(dataset.skipped):,} entries cannot be used and are left out, such as {first.path} ({first.reason})"
+        )
         typer.echo(f"{more}; see: ddsh data check {source}", err=True)
     per_class = split.protocol.query_per_class
     if per_class is not None and split.protocol.query_share is not None:

@@ -228,17 +228,20 @@ class DDSH(DeepHasher):
         return {"sampling": ("stratified",), "start": ("cosdish",)} | of_network
 
     def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
-        """Return a copy with a schedule and an Omega for few images; see :meth:`Hasher.adapted`.
+        """Return a copy for few images; see :meth:`Hasher.adapted`.
 
-        Omega is half of the images, where the preset asks for more.
+        If Omega would be more than half of the images, it is half of them, stratified, and the codes start from those
+        of COSDISH: of three classes with 30 images each this raised MAP from .69 to .81 (one network, two seeds), and
+        with random codes and fewer images the training did not converge.
         """
         suited = super().adapted(n_items, given)
-        n_omega = self.settings().n_omega
-        is_given = self.n_omega is not None if given is None else "n_omega" in given
-        if is_given or 2 * n_omega <= n_items or n_items < 2:
+        if n_items < 2 or 2 * self.settings().n_omega <= n_items:
             return suited
+        wanted = {"n_omega": n_items // 2, "sampling": "stratified", "start": "cosdish"}
+        kept = [name for name in wanted if getattr(self, name) is not None] if given is None else given
+        changes = {name: value for name, value in wanted.items() if name not in kept}
         copied: Self = clone(suited)
-        return copied.set_params(n_omega=n_items // 2)  # type: ignore[no-any-return]
+        return copied.set_params(**changes)  # type: ignore[no-any-return]
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)

@@ -1,17 +1,16 @@
 """Training schedules and progress of deep methods."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ddsh.errors import InvalidInput
 
-__all__ = ["FEWEST_STEPS", "SEARCHED", "SMALLEST_BATCH", "Training", "TrainingStep"]
+__all__ = ["SEARCHED", "Training", "TrainingStep"]
 
-FEWEST_STEPS = 90
-"""Schedules with fewer steps of gradient descent are adapted; see :meth:`Training.for_few`."""
-
-SMALLEST_BATCH = 16
-"""Adapted schedules have mini-batches of this size at least."""
+_FEWEST_BATCHES = 4
+_SMALLEST_BATCH = 16
+_FEWEST_STEPS = 30
 
 SEARCHED: Mapping[str, float] = {"learning_rate": 3.0, "batch_size": 0.5, "head_factor": 2.0}
 """Fields of :class:`Training` that ``ddsh tune`` varies, and the factors of its steps."""
@@ -73,9 +72,10 @@ class Training:
         return replace(self, learning_rate=learning_rate, final_lr=final)
 
     def for_few(self, n_items: int, given: Collection[str] = ()) -> "Training":
-        """Return a schedule that takes enough steps with few images; itself if it does already.
+        """Return a schedule for few images; the same one if there are four mini-batches of them.
 
-        Smaller mini-batches first, then more epochs.
+        Mini-batches are halved, down to 16 images (smaller ones diverged at the same learning rate), and there are as
+        many epochs as make 30 steps.
 
         Parameters
         ----------
@@ -84,14 +84,14 @@ class Training:
         given : collection of str
             Fields that stay as they are.
         """
-        batch_size, epochs = self.batch_size, self.epochs
-        while "batch_size" not in given and epochs * -(-n_items // batch_size) < FEWEST_STEPS:
-            if batch_size // 2 < SMALLEST_BATCH:
-                break
-            batch_size //= 2
+        size, epochs = self.batch_size, self.epochs
+        if n_items >= _FEWEST_BATCHES * size:
+            return self
+        while "batch_size" not in given and n_items < _FEWEST_BATCHES * size and size >= 2 * _SMALLEST_BATCH:
+            size //= 2
         if "epochs" not in given:
-            epochs = max(epochs, -(-FEWEST_STEPS // -(-n_items // batch_size)))
-        return replace(self, batch_size=batch_size, epochs=epochs)
+            epochs = max(epochs, math.ceil(_FEWEST_STEPS / math.ceil(n_items / size)))
+        return replace(self, batch_size=size, epochs=epochs)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate after this fraction of the training."""
