@@ -98,6 +98,7 @@ def test_unlabelled_images_are_encoded_too(ddsh, model, photos, tmp_path):
     assert "1 codes of 8 bits" in one.stdout
 
 
+BOTH = ("--n-query", 1, "--queries-per-class", 1)
 SMALL = ("--bits", 8, "--backbone", "small", "--image-size", 16, "--device", "cpu")
 
 
@@ -106,6 +107,7 @@ def test_ddsh_learns_from_a_few_images_and_says_what_was_adapted(ddsh, photos, t
     assert outcome.returncode == 0, outcome.stderr
     [line] = [line for line in outcome.stderr.splitlines() if line.startswith("Adapted")]
     assert line.startswith("Adapted to 18 training images: 6 queries instead of 10 per class, n_omega 9, ")
+    assert "batch_size 16" in line
     params = json.loads((tmp_path / "few" / "model.json").read_text())["params"]
     assert params["n_omega"] == 9
     assert (params["sampling"], params["start"]) == ("stratified", "cosdish")
@@ -115,10 +117,10 @@ def test_ddsh_learns_from_a_few_images_and_says_what_was_adapted(ddsh, photos, t
 
 
 def test_options_of_the_split_and_the_schedule_are_kept_and_used_again(ddsh, photos, tmp_path, fails_in_one_line):
-    options = ("--queries-per-class", 2, "--n-train", 12, "--epochs", 2, "--batch-size", 5)
+    options = ("--queries-per-class", 2, "--n-train", 12, "--epochs", 2, "--batch-size", 5, "--learning-rate", 0.02)
     outcome = ddsh("train", photos, *SMALL, *options, "--out", tmp_path / "few")
     assert outcome.returncode == 0, outcome.stderr
-    assert "Adapted to 12 training images: n_omega 6, sampling stratified, start cosdish.\n" in outcome.stderr
+    assert "Adapted to 12 training images: n_omega 6, solver local, " in outcome.stderr
     facts = json.loads((tmp_path / "few" / "model.json").read_text())
     assert (facts["params"]["training"]["epochs"], facts["params"]["training"]["batch_size"]) == (2, 5)
     assert facts["about"]["n_train"] == 12

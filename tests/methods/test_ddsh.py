@@ -542,8 +542,14 @@ def test_a_loss_with_parameters_is_described_in_plain_values(images):
 def test_few_images_get_a_smaller_omega_and_schedule():
     method = DDSH(16).adapted(90)
     settings = method.settings()
-    assert (settings.n_omega, settings.sampling, settings.start) == (45, "stratified", "cosdish")
-    assert settings.training == replace(PRESETS["tuned"].training, batch_size=16)
+    assert (settings.n_omega, settings.solver, settings.sampling, settings.start) == (
+        45,
+        "local",
+        "stratified",
+        "cosdish",
+    )
+    schedule = PRESETS["tuned"].training
+    assert settings.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
     assert DDSH(16).adapted(150).settings().n_omega == 75
 
 
@@ -557,11 +563,13 @@ def test_enough_images_change_nothing(cls, preset):
 
 
 def test_parameters_that_were_given_are_not_adapted(images):
-    method = DDSH(16, n_omega=100, sampling="random", start="random", training=FAST)
+    method = DDSH(16, n_omega=100, solver="exact", sampling="random", start="random", training=FAST)
     assert method.adapted(20).get_params() == method.get_params()
     assert DDSH(16, n_omega=100).adapted(90).settings().start == "cosdish"
     named = DDSH(16, training=FAST).adapted(20, given=["epochs"])
     assert (named.training.epochs, named.training.batch_size, named.n_omega) == (FAST.epochs, 16, 10)
+    assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2**0.5)
+    assert DDSH(16).adapted(20, given=["learning_rate"]).training.learning_rate == 0.05
     with pytest.raises(InvalidInput, match=r"n_omega is 100 but there are only 90 images.*adapted\(90\)"):
         DDSH(8, backbone=Tiny(), training=FAST, n_omega=100).fit(images[0][:90], images[1][:90])
 
@@ -591,6 +599,7 @@ def test_a_schedule_for_few_images_takes_enough_steps(n_items):
     assert suited.batch_size in (16, 32, 64)
     assert suited.epochs * -(-n_items // suited.batch_size) >= 30
     assert (suited == schedule) == (n_items >= 256)
+    assert suited.learning_rate == pytest.approx(0.05 * (suited.batch_size / 64) ** 0.5)
     assert schedule.for_few(n_items, given=["epochs", "batch_size"]) == schedule
 
 

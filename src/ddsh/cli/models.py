@@ -152,7 +152,8 @@ def train(
     with Progress("Reading files", "files") as progress:
         dataset = load(data, root=root, on_progress=progress.on_count)
     rule = get_protocol(protocol or dataset.protocol)
-    options = {"query_per_class": queries_per_class, "n_query": n_query, "n_train": n_train, "part": part}
+    options: dict[str, Any] = {"query_per_class": queries_per_class, "n_query": n_query}
+    options |= {"n_train": n_train, "part": part}
     _check_trainable(dataset, data, part, needs_classes=model.method.card.supervision == "supervised")
     split = rule.with_options(**options).split(dataset, seed)
     given = [name for name, value in schedule.items() if value is not None]

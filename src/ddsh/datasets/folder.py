@@ -61,8 +61,8 @@ def load_folder(
         files = [LabelledFile(path, (folder.name,)) for folder in folders for path in find_images(folder)]
     if not files and loose:
         raise DataError(
-            f"{root} is unlabelled: {len(loose)} images, none in a subfolder; move them into one subfolder per class, or"
-            " list them with their labels in a CSV or JSONL table. Search by look needs no labels:"
+            f"{root} is unlabelled: {len(loose)} images, none in a subfolder; move them into one subfolder per class,"
+            " or list them with their labels in a CSV or JSONL table. Search by look needs no labels:"
             f" ddsh index {root} --out my-index"
         )
     if not files:

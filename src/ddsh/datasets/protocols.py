@@ -283,9 +283,10 @@ class Protocol:
                 share = max(1, int(self.query_share * counts[label]))
                 n_wanted = max(0, min(n_wanted, share, len(candidates) - keep_one))
             elif len(candidates) < n_wanted + keep_one:
+                one_more = "and one database image " if keep_one else ""
                 raise DataError(
                     f"{dataset.name}: class {dataset.class_names[label]!r} has {len(candidates):,} images to draw from,"
-                    f" but {n_wanted:,} queries {'and one database image ' if keep_one else ''}of each class are needed;"
+                    f" but {n_wanted:,} queries {one_more}of each class are needed;"
                     " ask for fewer queries per class or add images."
                 )
             chosen = _shuffled(candidates, rng)[:n_wanted]

@@ -237,7 +237,7 @@ class DDSH(DeepHasher):
         suited = super().adapted(n_items, given)
         if n_items < 2 or 2 * self.settings().n_omega <= n_items:
             return suited
-        wanted = {"n_omega": n_items // 2, "sampling": "stratified", "start": "cosdish"}
+        wanted = {"n_omega": n_items // 2, "solver": "local", "sampling": "stratified", "start": "cosdish"}
         kept = [name for name in wanted if getattr(self, name) is not None] if given is None else given
         changes = {name: value for name, value in wanted.items() if name not in kept}
         copied: Self = clone(suited)
@@ -250,7 +250,7 @@ class DDSH(DeepHasher):
         n_omega = self._settings.n_omega
         if n_omega >= len(labels):
             raise InvalidInput(
-                f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller: give n_omega, or use"
+                f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller: set it, or use"
                 f" adapted({len(labels)})."
             )
         some = labels.take(np.argsort(self._rng(5).random(len(labels)))[:_SAMPLE])

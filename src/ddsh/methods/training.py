@@ -74,8 +74,8 @@ class Training:
     def for_few(self, n_items: int, given: Collection[str] = ()) -> "Training":
         """Return a schedule for few images; the same one if there are four mini-batches of them.
 
-        Mini-batches are halved, down to 16 images (smaller ones diverged at the same learning rate), and there are as
-        many epochs as make 30 steps.
+        Mini-batches are halved, down to 16 images, the learning rate falls with the square root of their size, and
+        there are as many epochs as make 30 steps.
 
         Parameters
         ----------
@@ -91,7 +91,10 @@ class Training:
             size //= 2
         if "epochs" not in given:
             epochs = max(epochs, math.ceil(_FEWEST_STEPS / math.ceil(n_items / size)))
-        return replace(self, batch_size=size, epochs=epochs)
+        suited = replace(self, batch_size=size, epochs=epochs)
+        if "learning_rate" in given:
+            return suited
+        return suited.scaled(self.learning_rate * math.sqrt(size / self.batch_size))
 
     def rate(self, progress: float) -> float:
         """Return the learning rate after this fraction of the training."""
