@@ -134,6 +134,7 @@ class Model:
         checkpoints: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_step: Callable[[TrainingStep], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> Self:
         """Learn from images and, if the method is supervised, their labels.
 
@@ -146,13 +147,16 @@ class Model:
         checkpoints, resume, on_step
             Folder of checkpoints, whether to continue from the newest, and a callback after each mini-batch. Methods
             that train no network ignore them.
+        on_epoch : callable, optional
+            Called after each epoch of a deep method; see :meth:`ddsh.methods.DeepHasher.fit`.
         """
         source = as_images(images)
         if self.method.inputs == "features":
             self.method.fit(self._features(source), labels)
         else:
             train: Callable[..., Any] = self.method.fit
-            train(source, labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+            options = {} if on_epoch is None else {"on_epoch": on_epoch}
+            train(source, labels, checkpoints=checkpoints, resume=resume, on_step=on_step, **options)
         return self
 
     def project(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> Outputs:  # noqa: ANN401

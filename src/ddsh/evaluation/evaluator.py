@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import ddsh
 from ddsh.codes import BinaryCodes
@@ -36,6 +37,7 @@ def evaluate(
     root: str | os.PathLike[str] | None = None,
     examples: bool = False,
     reranked: bool = False,
+    every: int | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
     resume: bool = False,
     on_step: Callable[[TrainingStep], None] | None = None,
@@ -59,6 +61,9 @@ def evaluate(
         Keep example queries with the images they retrieve.
     reranked : bool
         Also score the ranking by real outputs.
+    every : int, optional
+        Also record the MAP of a deep method after every so many epochs. Do not choose parameters by it, unless the
+        protocol splits training images alone.
     checkpoints, resume, on_step
         See :meth:`ddsh.Model.fit`.
 
@@ -83,7 +88,15 @@ def evaluate(
     if isinstance(model, str):
         fitted = Model(fitted.method.adapted(len(split.train)))
     labels = data.labels.take(split.train)
-    fitted.fit(SomeImages(data.images, split.train), labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+
+    def score_epoch(record: dict[str, Any]) -> None:
+        """Add the MAP after an epoch to its record."""
+        if every and record["epoch"] % every == 0:
+            record["map"] = evaluate_fitted(fitted, data, split).map
+
+    images = SomeImages(data.images, split.train)
+    on_epoch = score_epoch if every and fitted.method.card.inputs == "images" else None
+    fitted.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=on_step, on_epoch=on_epoch)
     return evaluate_fitted(fitted, data, split, examples=examples, reranked=reranked, start=start)
 
 
