@@ -230,9 +230,10 @@ class DDSH(DeepHasher):
     def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
         """Return a copy for few images; see :meth:`Hasher.adapted`.
 
-        If Omega would be more than half of the images, it is half of them, stratified, and the codes start from those
-        of COSDISH: of three classes with 30 images each this raised MAP from .69 to .81 (one network, two seeds), and
-        with random codes and fewer images the training did not converge.
+        If Omega would be more than half of the images, it is half of them, stratified; the codes start from those of
+        COSDISH, and the solver is ``local``, which does not balance the bits. On Flickr8k photos (EfficientNet-Lite 0,
+        two seeds, a learning rate of 0.02), classes of 100, 20, 5 and 1 images scored MAP .82 instead of .57, where all
+        codes had become equal; three classes of 40 scored .69 with and without.
         """
         suited = super().adapted(n_items, given)
         if n_items < 2 or 2 * self.settings().n_omega <= n_items:
