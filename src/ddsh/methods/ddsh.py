@@ -231,9 +231,9 @@ class DDSH(DeepHasher):
         """Return a copy for few images; see :meth:`Hasher.adapted`.
 
         If Omega would be more than half of the images, it is half of them, stratified; the codes start from those of
-        COSDISH, and the solver is ``local``, which does not balance the bits. On Flickr8k photos (EfficientNet-Lite 0,
-        two seeds), three classes of 40 images scored MAP .74 instead of .69; classes of 100, 20, 5 and 1, at a learning
-        rate of 0.02, .82 instead of .57, where all codes had become equal.
+        COSDISH, and the solver is ``local``. On Flickr8k photos (EfficientNet-Lite 0, two seeds), three classes of 40
+        images scored MAP .74 instead of .69; classes of 100, 20, 5 and 1, at a learning rate of 0.02, .82 instead of
+        .57.
         """
         suited = super().adapted(n_items, given)
         if n_items < 2 or 2 * self.settings().n_omega <= n_items:
