@@ -14,8 +14,10 @@ from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image as Pillow
 
+from ddsh.codes import CodePair
 from ddsh.datasets import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import (
@@ -43,7 +45,9 @@ __all__ = [
     "NewImage",
     "Progress",
     "absolute_path",
+    "check_labels",
     "list_images",
+    "pack_codes",
     "read_sample",
 ]
 
@@ -228,8 +232,7 @@ class Indexer:
         contents: dict[bytes, Content] = {}
         if new:
             pair = self._model.encode_pair([decoded.pixels for _, decoded in new.values()])
-            packed = np.hstack([codes.packed for codes in (pair.label, pair.look) if codes is not None])
-            for (file, decoded), code in zip(new.values(), packed, strict=True):
+            for (file, decoded), code in zip(new.values(), pack_codes(pair), strict=True):
                 contents[file.sha256] = Content(
                     file.sha256,
                     file.n_bytes,
@@ -295,7 +298,7 @@ def list_images(
     found: list[NewImage] = []
     roots: list[Path] = []
     for place, image in enumerate(listed):
-        tags = None if labels is None else _check_labels(labels[place])
+        tags = None if labels is None else check_labels(labels[place])
         text = None if metadata is None else _to_json(metadata[place])
         if isinstance(image, str | os.PathLike) and Path(image).is_dir():
             roots.append(absolute_path(image))
@@ -343,12 +346,18 @@ def read_sample(
     return found
 
 
+def pack_codes(codes: CodePair) -> NDArray[np.uint8]:
+    """Return the packed label bits and the packed look bits of each image side by side."""
+    return np.hstack([each.packed for each in (codes.label, codes.look) if each is not None])
+
+
 def absolute_path(path: str | os.PathLike[str]) -> Path:
     """Return an absolute path without resolving links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links to names the user never gave
 
 
-def _check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return labels as a tuple; raise :class:`~ddsh.errors.InvalidInput` for one that cannot be stored."""
     if labels is None:
         return None
     several = (labels,) if isinstance(labels, str) else tuple(labels)
