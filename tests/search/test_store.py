@@ -103,8 +103,8 @@ class MemoryWriter(StoreWriter):
         path.write_bytes(data)
         return path
 
-    def remove_unused_images(self):
-        known = {file.path for file in self.files()}
+    def remove_unused_images(self, keep=()):
+        known = {file.path for file in self.files()} | set(keep)
         for path in self.folder.iterdir():
             if path not in known:
                 path.unlink()

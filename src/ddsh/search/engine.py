@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -280,10 +280,10 @@ class ImageSearch:
                 restored.append(entry.id)
         return restored
 
-    def remove_unused_images(self) -> None:
-        """Delete images in the folder of the index that no entry refers to."""
+    def remove_unused_images(self, keep: Collection[str] = ()) -> None:
+        """Delete images in the folder of the index that no entry refers to, except those with the paths in `keep`."""
         with self._store.write() as writer:
-            writer.remove_unused_images()
+            writer.remove_unused_images({Path(path) for path in keep})
 
     def upgrade(
         self,

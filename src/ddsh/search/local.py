@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
@@ -118,9 +118,9 @@ class LocalWriter(Catalogue, StoreWriter):
                 file.write(data)
         return path
 
-    def remove_unused_images(self) -> None:
-        """Delete kept images that no entry refers to."""
-        known = {file.path for file in self.files()}
+    def remove_unused_images(self, keep: Collection[Path] = ()) -> None:
+        """Delete kept images that no entry refers to, except those in `keep`."""
+        known = {file.path for file in self.files()} | set(keep)
         for path in list(self._images.iterdir()):
             if path not in known:
                 path.unlink(missing_ok=True)

@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -275,8 +275,8 @@ class StoreWriter(ABC):
         """Keep an image that has no file, and return the path of its file; any thread may call this."""
 
     @abstractmethod
-    def remove_unused_images(self) -> None:
-        """Delete kept images that no entry refers to, such as those of an interrupted addition."""
+    def remove_unused_images(self, keep: Collection[Path] = ()) -> None:
+        """Delete kept images that no entry refers to, such as those of an interrupted addition; not those in `keep`."""
 
     @abstractmethod
     def switch(self, staged: StagedCodes) -> None:

@@ -67,5 +67,4 @@ class RemovedItems:
             return
         for number in old:
             del self._removed[number]
-        if not self._removed:  # otherwise files that may be needed would be deleted, too
-            self._search.remove_unused_images()
+        self._search.remove_unused_images(keep={image.entry.path for _, image in self._removed.values()})
