@@ -27,7 +27,7 @@ LOOK_BITS = 128
 MAX_SAMPLE = 5000
 """Number of images that look bits are learned from, at most."""
 
-_IMAGES_PER_BIT = 4
+_IMAGES_PER_BIT = 2
 _SEED = 0
 
 _Parts: TypeAlias = Sequence[NDArray[np.floating[Any]]]
@@ -38,7 +38,7 @@ class Look:
 
     The features come in parts, such as means over the positions of two maps and the outputs of the last stage. Each
     part is centred and scaled to unit length, so that none outweighs the others; then all are projected together, by
-    PCA and the rotation of ITQ. From fewer than four images per bit that cannot be learned well: then the directions
+    PCA and the rotation of ITQ. From fewer than two images per bit that cannot be learned well: then the directions
     are random and orthogonal.
 
     Parameters

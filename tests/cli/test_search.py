@@ -158,3 +158,45 @@ def test_the_group_shows_its_commands_when_alone(ddsh, program):
 def test_a_full_disk_ends_indexing_in_one_line(ddsh, fails_in_one_line, model, photos, full_disk):
     fails_in_one_line(ddsh("index", model, photos, "--out", full_disk / "index"), "cannot be written", "full")
     assert not (full_disk / "index").exists()
+
+
+def test_a_folder_is_indexed_without_labels_and_without_a_model(ddsh, fails_in_one_line, photos, tmp_path):
+    pytest.importorskip("torch")
+    outcome = ddsh("index", photos, "--out", tmp_path / "index", "--backbone", "small", "--look-bits", 64)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "10 images of 64 look bits" in outcome.stdout
+    again = ddsh("index", photos, "--out", tmp_path / "index")
+    assert "0 added, 10 known" in again.stdout
+    query = photos / "cat" / "3.png"
+    (found,) = json.loads(ddsh("search", tmp_path / "index", query, "--by", "look", "--json").stdout)
+    first = found["hits"][0]
+    assert (first["path"], first["distance"], first["is_identical"]) == (str(query), 0, True)
+    assert (first["label_distance"], first["look_distance"]) == (None, 0)
+    fails_in_one_line(ddsh("search", tmp_path / "index", query, "--by", "label"), "no label bits")
+    assert "none (indexed without labels; search by look)" in ddsh("index", "info", tmp_path / "index").stdout
+
+
+def test_indexing_with_a_model_without_look_bits_adds_them(ddsh, photos, tmp_path):
+    pytest.importorskip("torch")
+    Model(LSH(16), "small", look_bits=0).fit(photos / "dog").save(tmp_path / "model")
+    for _ in range(2):
+        outcome = ddsh("index", tmp_path / "model", photos, "--out", tmp_path / "index")
+        assert "10 images of 16 label and 128 look bits" in outcome.stdout, outcome.stderr
+    outcome = ddsh("index", tmp_path / "model", photos, "--out", tmp_path / "plain", "--look-bits", 0)
+    assert "10 images of 16 bits" in outcome.stdout
+    table = ddsh("search", tmp_path / "index", "1", "-k", 2).stdout
+    assert "label bits" in table
+    assert "look bits" in table
+
+
+def test_what_cannot_be_indexed_is_refused_in_one_line(ddsh, fails_in_one_line, model, photos, tmp_path):
+    fails_in_one_line(ddsh("index", model, "--out", tmp_path / "a"), "is a model; also give the images")
+    fails_in_one_line(ddsh("index", model, photos, photos, "--out", tmp_path / "a"), "got 3 names")
+    fails_in_one_line(
+        ddsh("index", model, photos, "--backbone", "small", "--out", tmp_path / "a"), "leave out --backbone"
+    )
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.png").write_text("no image")
+    outcome = ddsh("index", tmp_path / "broken", "--out", tmp_path / "a", "--backbone", "small")
+    fails_in_one_line(outcome, "there is nothing to index")
+    assert not (tmp_path / "a").exists()

@@ -205,6 +205,16 @@ def shared_index(tmp_path_factory, photos):
     return folder / "index"
 
 
+@pytest.fixture(scope="session")
+def pair_index(tmp_path_factory, photos):
+    """An index with label bits and look bits that no test changes."""
+    folder = tmp_path_factory.mktemp("pairs")
+    with ImageSearch.create(folder / "index", Model(LSH(16), "small").fit(photos)) as search:
+        paths = sorted(photos.rglob("*.png"))
+        search.add(paths, labels=[path.parent.name for path in paths])
+    return folder / "index"
+
+
 @pytest.fixture
 def index(shared_index, tmp_path):
     """An index that a test may change."""

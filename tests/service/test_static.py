@@ -187,6 +187,41 @@ def test_the_url_alone_restores_a_search(opened, site):
     assert page.title() == "blue – ddsh"
 
 
+def test_an_index_with_two_codes_can_be_ordered_by_either(opened, serve, pair_index, photo):
+    site = serve(pair_index)
+    page = opened("#id=3", on=site)
+    assert page.locator("#statistics").inner_text().count("144") == 1
+    for by in ("both", "label", "look", "both"):
+        page.get_by_label("Order by").select_option(by)
+        page.wait_for_function("(by) => (location.hash.match(/by=(\\w+)/) ?? [0, 'both'])[1] === by", arg=by)
+        title(page, "Most similar images")
+        hits = site.search.query(3, k=24, by=by)
+        assert [int(card.get_attribute("data-id")) for card in page.locator(".card").all()] == [hit.id for hit in hits]
+        shown = page.locator(".distance").all_inner_texts()
+        assert shown == ["query", *(f"{hit.label_distance} + {hit.look_distance} bits" for hit in hits[1:])]
+        unit = "" if by == "both" else " bits"
+        assert f"distance 0 to {hits[-1].distance:,}{unit}, found" in page.locator("#status").inner_text()
+    page.get_by_label("Radius").fill("100")
+    page.get_by_label("Radius").dispatch_event("change")
+    page.wait_for_function("() => location.hash.includes('radius=100')")
+    rests(page)
+    assert page.locator(".card").count() == len(site.search.query(3, k=24, radius=100))
+    page.get_by_label("Order by").select_option("look")
+    page.wait_for_function("() => location.hash.includes('by=look') && !location.hash.includes('radius')")
+    rests(page)
+    page = opened("#id=3&by=label", on=site)
+    assert page.get_by_label("Order by").input_value() == "label"
+
+
+def test_an_upload_of_an_indexed_file_finds_it_first(opened, serve, pair_index, photos):
+    site = serve(pair_index)
+    page = opened(on=site)
+    choose(page, (photos / "green" / "4.png").read_bytes())
+    title(page, "Most similar images")
+    first = page.locator(".card").first
+    assert first.get_attribute("data-id") == str(site.search.id_of(photos / "green" / "4.png"))
+
+
 def test_options_change_the_results_and_the_url(opened, site):
     number = site.search.ids()[0]
     page = opened(f"#id={number}")
@@ -308,7 +343,7 @@ def test_the_page_is_usable_with_the_keyboard(opened):
     for _ in range(6):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.id"))
-    assert seen[:5] == ["choose", "k", "radius", "label", "shuffle"]
+    assert seen[:5] == ["choose", "k", "radius", "label", ""]
 
 
 def test_results_are_announced_and_all_controls_have_names(opened, photo):

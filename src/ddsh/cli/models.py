@@ -9,7 +9,6 @@ from ddsh.cli.options import (
     BackboneName,
     Bits,
     CacheDir,
-    Data,
     Device,
     Epochs,
     ImageSize,
@@ -28,6 +27,8 @@ from ddsh.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from ddsh.datasets import Dataset
+    from ddsh.images import Images
     from ddsh.model import Model
 
 __all__ = ["build_model", "encode", "export", "methods", "train"]
@@ -92,7 +93,11 @@ def build_model(
 
 
 def train(
-    data: Data,
+    *,
+    data: Annotated[str | None, typer.Argument(help="Name of a dataset, folder of images, table or list.")] = None,
+    from_index: Annotated[
+        Path | None, typer.Option(help="Learn from the labelled images of this search index instead of DATA.")
+    ] = None,
     out: Annotated[Path, typer.Option(callback=writable_folder, help="Folder for the model; must not hold one yet.")],
     method: MethodName = "ddsh",
     bits: Bits = 32,
@@ -111,7 +116,7 @@ def train(
     cache_dir: CacheDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
 ) -> None:
-    """Train a model on the training images of a dataset."""
+    """Train a model on the training images of a dataset, or on the labels given in a search index."""
     import os
     import shutil
     import tempfile
@@ -135,8 +140,14 @@ def train(
         device=device,
         look_bits=look_bits,
     )
+    everything: Any = ()
     with Progress("Reading files", "files") as progress:
-        dataset = load(data, root=root, on_progress=progress.on_count)
+        if from_index is not None and data is None:
+            dataset, everything = _read_index(from_index)
+        elif data is not None and from_index is None:
+            dataset = load(data, root=root, on_progress=progress.on_count)
+        else:
+            raise InvalidInput("Give DATA or --from-index, one of them.")
     split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
     images, labels = SomeImages(dataset.images, split.train), dataset.labels.take(split.train)
     checkpoints = out / "checkpoints"
@@ -150,6 +161,8 @@ def train(
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
     with group, Progress("Training", quiet=rank != 0) as progress:
         model.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=progress.on_step)
+        if model.look_bits and len(everything) > len(images):
+            model.fit_look(everything, model.look_bits)
     if rank != 0:
         return
     about = {
@@ -175,6 +188,24 @@ def train(
     shutil.rmtree(checkpoints, ignore_errors=True)
     bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
     typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
+
+
+def _read_index(folder: Path) -> "tuple[Dataset, Images]":
+    """Return the labelled images of a search index and all its images; say how many files are missing."""
+    from ddsh.search import ImageSearch
+    from ddsh.search.labelled_entries import labelled_entries
+
+    with ImageSearch.open(folder) as search:
+        dataset, images = labelled_entries(search)
+        n_all = len(search)
+    typer.echo(f"{len(dataset):,} of {n_all:,} images are labelled, with {len(dataset.class_names):,} labels", err=True)
+    if dataset.skipped:
+        first = dataset.skipped[0]
+        typer.echo(
+            f"{len(dataset.skipped):,} files cannot be read and are left out, such as {first.path} ({first.reason})",
+            err=True,
+        )
+    return dataset, images
 
 
 def encode(

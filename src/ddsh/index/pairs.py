@@ -23,7 +23,7 @@ By: TypeAlias = Literal["both", "label", "look"]
 
 ORDERS: tuple[By, ...] = get_args(By)
 
-_LABEL_SHARE = 3
+_LABEL_SHARE = 6
 
 
 def check_by(by: object, label_bits: int, look_bits: int) -> By:
@@ -54,12 +54,12 @@ class PairDistance:
 
     With Hamming distances ``d_label`` and ``d_look`` it is::
 
-        d_look                            if d_look <= near_copy
+        d_look                            if d_look <= near_look and d_label <= near_label
         d_look + label_weight * d_label   otherwise
 
-    So near copies of an image come first, whatever their labels, and all others mostly by what they show: with the
-    weight, a difference in all label bits counts three times as much as one in all look bits. Ties are ordered by
-    ``d_look``, then by id. The constants were chosen on validation images (docs/explanation/two-codes.md).
+    So near copies of an image come first, and all others mostly by what they show: a difference in all label bits
+    counts six times as much as one in all look bits. Ties are ordered by ``d_look``, then by id. The constants were
+    chosen on validation images (docs/explanation/two-codes.md).
 
     Parameters
     ----------
@@ -72,13 +72,18 @@ class PairDistance:
 
     @property
     def label_weight(self) -> int:
-        """Weight of one label bit."""
+        """Weight of one label bit: 24 with 32 label bits and 128 look bits."""
         return max(1, round(_LABEL_SHARE * self.look_bits / max(1, self.label_bits)))
 
     @property
-    def near_copy(self) -> int:
-        """Largest number of different look bits of a near copy: 12 of 64, 32 of 128, 72 of 256."""
-        return max(0, 5 * self.look_bits // 16 - 8)
+    def near_look(self) -> int:
+        """Largest number of different look bits of a near copy: 12 of 64, 28 of 128, 60 of 256."""
+        return max(0, self.look_bits // 4 - 4)
+
+    @property
+    def near_label(self) -> int:
+        """Largest number of different label bits of a near copy, a quarter: a crop may change what an image shows."""
+        return self.label_bits // 4
 
     @property
     def largest(self) -> int:
@@ -87,8 +92,9 @@ class PairDistance:
 
     def of(self, label: NDArray[Any], look: NDArray[Any]) -> NDArray[np.int32]:
         """Return the distances from Hamming distances of both codes."""
-        wide = look.astype(np.int32)
-        distances: NDArray[np.int32] = wide + self.label_weight * label.astype(np.int32) * (wide > self.near_copy)
+        is_near = (look <= self.near_look) & (label <= self.near_label)
+        distances: NDArray[np.int32] = look.astype(np.int32)
+        distances += np.where(is_near, 0, self.label_weight * label.astype(np.int32))
         return distances
 
 

@@ -489,7 +489,7 @@ class ImageSearch:
         if codes is None:
             return []
         if radius is None:
-            radius = 2 if codes.label is not None else PairDistance(0, self.look_bits).near_copy
+            radius = 2 if codes.label is not None else PairDistance(0, self.look_bits).near_look
         groups = group_duplicates(codes.main, copies, radius, tolerance)
         found = (self.entries(ids[row] for row in rows) for rows in groups)
         return [tuple(entries) for entries in found if len(entries) > 1]

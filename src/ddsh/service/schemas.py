@@ -49,7 +49,7 @@ MAX_IDS = 1000
 _MAX_ID = 2**63 - 1
 _MAX_CHANGES = 1000
 _MAX_LABELS = 100
-_MAX_DISTANCE = 4 * MAX_BITS  # of both codes at their longest
+_MAX_DISTANCE = 8 * MAX_BITS  # of both codes at their longest
 
 ImageId = Annotated[int, Path(ge=0, le=_MAX_ID, description="Id of an image in the index.")]
 _Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
