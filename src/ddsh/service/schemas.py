@@ -204,7 +204,9 @@ class RemoveResponse(BaseModel):
 class ImageIds(BaseModel):
     """Images to change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": [17, 18]}]}
+    )
 
     ids: tuple[_Id, ...] = Field(max_length=MAX_IDS, description="Ids of the images.")
 
@@ -219,7 +221,11 @@ class LabelChangeSchema(ImageIds):
 class LabelsRequest(BaseModel):
     """Changes of labels, applied all at once. An empty list checks the token and changes nothing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"changes": [{"ids": [17, 18], "add": ["dog"], "remove": ["cat"]}]}]},
+    )
 
     changes: list[LabelChangeSchema] = Field(max_length=_MAX_CHANGES)
 
