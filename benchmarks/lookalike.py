@@ -171,8 +171,9 @@ def measure(name: str, folder: str | None, options: argparse.Namespace) -> dict[
             yield image if change is None else ALTERATIONS[change](image, draws)
 
     learned = Views(model, pictures(train_rows), hashes=False)
-    stored = Views(model, pictures(database))
-    copies = {change: Views(model, pictures(database[: options.n], change)) for change in ALTERATIONS}
+    stored = Views(model, pictures(database), hashes=options.hashes)
+    some = database[: options.n]
+    copies = {change: Views(model, pictures(some, change), hashes=options.hashes) for change in ALTERATIONS}
     asked = Views(model, pictures(queries), hashes=False)
     _LOG.info("%s: images encoded after %.0f s", name, time.perf_counter() - start)
     looks = {bits: Look(bits).fit(learned.features) for bits in LOOK_BITS}
@@ -233,6 +234,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=300, help="number of images that are altered")
     parser.add_argument("--n-database", type=int, default=4000, help="number of images to search")
     parser.add_argument("--n-query", type=int, default=300, help="number of queries of label MAP")
+    parser.add_argument("--no-hashes", dest="hashes", action="store_false", help="leave out the perceptual hashes")
     parser.add_argument("--out", type=Path, default=Path("lookalike.json"), help="the JSON file")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)

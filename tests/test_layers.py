@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors"},
-    {"plugins", "storage"},
+    {"memory", "plugins", "storage"},
     {"codes", "labels", "images"},
     {"backbones"},
     {"methods", "datasets", "index"},

@@ -168,6 +168,7 @@ class Model:
         checkpoints: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_step: Callable[[TrainingStep], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> Self:
         """Learn from images and, if the method is supervised, their labels.
 
@@ -180,13 +181,16 @@ class Model:
         checkpoints, resume, on_step
             Folder of checkpoints, whether to continue from the newest, and a callback after each mini-batch. Methods
             that train no network ignore them.
+        on_epoch : callable, optional
+            Called after each epoch of a deep method; see :meth:`ddsh.methods.DeepHasher.fit`.
         """
         source = as_images(images)
         if self.method is not None and self.method.inputs == "features":
             self.method.fit(self._features(source), labels)
         elif self.method is not None:
             train: Callable[..., Any] = self.method.fit
-            train(source, labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+            options = {} if on_epoch is None else {"on_epoch": on_epoch}
+            train(source, labels, checkpoints=checkpoints, resume=resume, on_step=on_step, **options)
         if self._look_bits and (self.method is None or self.method.inputs == "features" or self._deep_method()):
             return self.fit_look(source, self._look_bits)
         self._look_bits = 0

@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
-from ddsh.backbones.layers import LocalResponseNorm
+from ddsh.backbones.layers import LocalResponseNorm, depthwise_conv
 
 
 def _by_the_formula(x):
@@ -45,3 +46,19 @@ def test_a_batch_of_many_pieces_has_the_gradients_of_pytorchs_own(rng):
         (module(x) ** 2).sum().backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("channels", "side", "kernel"), [(6, 4, 5), (5, 3, 5), (4, 1, 3), (3, 5, 3)])
+def test_a_depthwise_convolution_and_its_gradients_are_those_of_conv2d(channels, side, kernel):
+    torch.manual_seed(0)
+    x = torch.randn(7, channels, side, side, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(channels, 1, kernel, kernel, dtype=torch.float64, requires_grad=True)
+    expected = functional.conv2d(x, weight, None, 1, kernel // 2, 1, channels)
+    found = depthwise_conv(x, weight)
+    assert torch.equal(found, expected)
+    slopes = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad(each, (x, weight), slopes) for each in (found, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)
+    only = torch.autograd.grad(depthwise_conv(x.detach(), weight), weight, slopes)
+    assert torch.allclose(only[0], theirs[1], atol=1e-12)

@@ -151,3 +151,17 @@ def test_results_and_scores_are_shown_in_one_line_and_as_a_table(dataset):
     assert repr(result) == str(result) == f"Result(lsh, 8 bits, toy: MAP {result.map:.4f})"
     assert repr(result.scores).startswith(f"Scores(map={result.map:.4f}, ties ")
     assert f"<td>MAP</td><td>{result.map:.4f}</td>" in result._repr_html_()
+
+
+def test_the_map_is_recorded_every_so_many_epochs_and_changes_nothing(dataset, tmp_path):
+    protocol = Protocol("toy", query_per_class=2, n_train=30)
+    setting = {"backbone": Backbone("small-grey", image_size=8), "n_omega": 6, "training": Training(5, 0.1)}
+    plain = evaluate(DDSH(8, **setting), dataset, protocol)
+    model = Model(DDSH(8, **setting))
+    scored = evaluate(model, dataset, protocol, every=2, checkpoints=tmp_path / "c")
+    assert [record.map is not None for record in scored.history] == [False, True, False, True, False]
+    assert [record.map for record in plain.history] == [None] * 5
+    assert scored.map == plain.map
+    last = evaluate(DDSH(8, **setting), dataset, protocol, every=5)
+    assert last.history[-1].map == pytest.approx(last.map, abs=1e-12)
+    assert evaluate(LSH(8), dataset, protocol, every=2).history == []

@@ -153,6 +153,15 @@ def test_every_query_counts_on_its_own(noisy):
     assert together.map == pytest.approx(np.mean(alone))
 
 
+def test_the_map_of_the_whole_database_stands_beside_that_of_the_first_items(rng):
+    labels = rng.integers(0, 3, 80)
+    codes = BinaryCodes.from_bits(rng.integers(0, 2, (80, 6), dtype=np.uint8))
+    first, whole = (score(codes[:9], codes, labels[:9], labels, top_k=k) for k in (20, None))
+    assert first.metrics["map_all"] == pytest.approx(whole.map, abs=1e-12)
+    assert first.metrics["map"] == pytest.approx(first.map, abs=1e-12)
+    assert first.map != pytest.approx(whole.map, abs=1e-3)
+
+
 def test_a_query_without_relevant_items_counts_as_zero():
     found = score(_codes([[0], [0]]), _codes([[0], [1]]), [1, 9], [1, 1])
     assert found.average_precision.tolist() == [1.0, 0.0]

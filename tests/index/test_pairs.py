@@ -31,7 +31,7 @@ def _expected(codes, ids, query, by, k, radius, allowed):
             continue
         label = int((codes.label.bits()[row] != query.label.bits()[0]).sum())
         look = int((codes.look.bits()[row] != query.look.bits()[0]).sum())
-        is_near = look <= max(0, n_look // 4 - 4) and label <= n_label // 4
+        is_near = look <= max(0, 9 * n_look // 32 - 6) and label <= n_label // 4
         both = look if is_near else look + max(1, round(6 * n_look / n_label)) * label
         key = {"both": (both, look), "label": (label, look), "look": (look, label)}[by]
         if radius is None or key[0] <= radius:
@@ -126,8 +126,8 @@ def test_what_does_not_fit_is_refused():
 def test_a_near_copy_comes_before_an_image_with_the_same_label_bits():
     distance = PairDistance(32, 128)
     facts = (distance.label_weight, distance.near_look, distance.near_label, distance.largest)
-    assert facts == (24, 28, 8, 24 * 32 + 128)
-    label, look = np.array([8, 0, 8, 9], np.uint8), np.array([28, 40, 29, 3], np.uint8)
-    assert distance.of(label, look).tolist() == [28, 40, 8 * 24 + 29, 9 * 24 + 3]
+    assert facts == (24, 30, 8, 24 * 32 + 128)
+    label, look = np.array([8, 0, 8, 9], np.uint8), np.array([30, 40, 31, 3], np.uint8)
+    assert distance.of(label, look).tolist() == [30, 40, 8 * 24 + 31, 9 * 24 + 3]
     assert PairDistance(32, 64).near_look == 12
     assert PairDistance(32, 16).near_look == PairDistance(32, 8).near_look == 0

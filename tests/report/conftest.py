@@ -76,7 +76,9 @@ def _new_content(label="ddsh", n_bits=12, seed=0, score=0.5, **changes):
         "version": 2,
         "backbone": {"name": "efficientnet-lite0", "image_size": 112, "n_frozen": 6, "weights": "5c7c2dd5" * 8},
         "params": {"n_bits": n_bits, "seed": seed, "training": {"epochs": 3}, "solver": None},
-        "history": [{"epoch": step, "loss": 1.0 / step, "objective": 900.0 / step} for step in (1, 2, 3)],
+        "history": [
+            {"epoch": step, "loss": 1.0 / step, "objective": 900.0 / step, "map": 0.2 * step} for step in (1, 2, 3)
+        ],
         "peak_memory": 3 << 30,
         "commit": "0123456789abcdef" * 2 + "01234567-dirty",
         "machine": {"system": "Linux", "cpu": "A fast one", "cores": 2, "memory": 8 << 30, "device": "cpu"},

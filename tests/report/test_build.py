@@ -23,6 +23,7 @@ HEADINGS = [
     "Distribution of tanh outputs",
     "Training loss",
     "Training objective",
+    "MAP by epoch",
     "Cost against accuracy",
     "Provenance",
 ]
@@ -37,6 +38,7 @@ NAMES = {
     "bit-balance",
     "training-loss",
     "training-objective",
+    "training-map",
     "cost",
 }
 SWEEP = {"settings"}
@@ -141,7 +143,7 @@ def test_wrong_images_have_a_box_and_are_named_in_words(elements):
 
 def test_every_figure_has_a_description_and_points_have_words(elements):
     pictures = [a for tag, a, _ in elements.found if tag == "svg" and a.get("role") == "img"]
-    assert len(pictures) == 2 + 7 * 2 + 3 + 2
+    assert len(pictures) == 2 + 8 * 2 + 3 + 2
     assert pictures[0]["aria-label"] == "MAP by code length, ours: MAP by bits of DDSH, DSH, LSH, ours."
     titles = elements.texts("title")
     assert "DDSH, 12 bits: MAP 0.7220 ± 0.0141" in titles

@@ -34,3 +34,20 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name(put, read, old_c
     put(old_content())
     with pytest.raises(UnknownName, match="Did you mean 'map-cifar10'"):
         markdown_table(read()[0], "map-cifar")
+
+
+def test_a_score_that_is_not_significantly_below_the_best_is_marked(put, read, page, new_content, rng):
+    best = 0.4 + 0.2 * rng.random(200)
+    noise = rng.normal(size=200)
+    noisy, worse = best - 0.005 + 0.1 * (noise - noise.mean()), best - 0.05
+    for label, values in (("ddsh", best), ("dsh", noisy), ("lsh", worse)):
+        content = new_content(label, 12, 0, float(values.mean()))
+        content["scores"] |= {"average_precision": values.tolist(), "n_query": 200}
+        put(content)
+    ddsh, dsh, lsh = markdown_table(read()[0], "map-cifar10").splitlines()[2:]
+    assert "≈" in dsh
+    assert "≈" not in ddsh + lsh
+    text = page()
+    assert text.count("≈ not significantly below") == 1
+    assert text.count("significantly below the best") >= 1
+    assert "below DDSH (p = 0.0001 over queries)" in text

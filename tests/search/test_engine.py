@@ -440,7 +440,7 @@ def test_both_codes_order_the_results_by_one_distance(pairs, pair_model, photos)
     codes = Model.load(pair_model).encode_pair([hit.path for hit in sorted(pairs.query(query), key=lambda hit: hit.id)])
     asked = Model.load(pair_model).encode_pair([query])
     label, look = asked.label.hamming(codes.label)[0].astype(int), asked.look.hamming(codes.look)[0].astype(int)
-    both = look + 48 * label * ~((look <= 28) & (label <= 4))
+    both = look + 48 * label * ~((look <= 30) & (label <= 4))
     for by, keys in {"both": (look, both), "label": (look, label), "look": (label, look)}.items():
         result = pairs.query(query, by=by)
         assert result.by == by

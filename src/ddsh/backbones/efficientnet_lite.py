@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ddsh.backbones.layers import initialise
+from ddsh.backbones.layers import depthwise_conv, initialise
 from ddsh.backbones.network import Network
 from ddsh.backbones.weights import package_file, read_torch_weights
 
@@ -77,20 +77,19 @@ SCALES = {
 class SamePadConv(nn.Conv2d):
     """Convolution with TensorFlow's padding.
 
-    With stride 2 an odd row and column are padded after the image, not before.
+    With stride 2 an odd row and column are padded after the image, not before. Images are square.
     """
 
     def forward(self, images: Tensor) -> Tensor:
         """Pad and convolve."""
-        if self.stride == (1, 1):
-            return functional.conv2d(images, self.weight, self.bias, 1, self.kernel_size[0] // 2, 1, self.groups)
-        kernel, stride = self.kernel_size[0], self.stride[0]
-        padding: list[int] = []
-        for side in (images.shape[-1], images.shape[-2]):
-            total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
-            padding += [total // 2, total - total // 2]
-        padded = functional.pad(images, padding)
-        return functional.conv2d(padded, self.weight, self.bias, self.stride, 0, 1, self.groups)
+        side, kernel, stride = images.shape[-1], self.kernel_size[0], self.stride[0]
+        total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
+        padding = total // 2
+        if total % 2:
+            images, padding = functional.pad(images, [padding, total - padding] * 2), 0
+        elif stride == 1 and side < kernel and self.groups == images.shape[1] and torch.is_grad_enabled():
+            return depthwise_conv(images, self.weight)
+        return functional.conv2d(images, self.weight, self.bias, self.stride, padding, 1, self.groups)
 
 
 class ConvNorm(nn.Sequential):

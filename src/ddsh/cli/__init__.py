@@ -13,6 +13,7 @@ import ddsh
 from ddsh.cli import data, demo, evaluation, experiments, models, report, search, serve
 from ddsh.cli.display import show_help_if_alone
 from ddsh.errors import DdshError
+from ddsh.memory import reuse_freed_memory
 
 __all__ = ["app", "main"]
 
@@ -59,6 +60,7 @@ def _ddsh(
 def main() -> NoReturn:
     """Run the command line; an error of the input or the system is one line and exit code 2."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: temporary files are removed
+    reuse_freed_memory()
     message, code = "", 0
     try:
         returned = app(standalone_mode=False)

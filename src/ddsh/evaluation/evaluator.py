@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import ddsh
 from ddsh.codes import BinaryCodes
@@ -37,6 +38,7 @@ def evaluate(
     root: str | os.PathLike[str] | None = None,
     examples: bool = False,
     reranked: bool = False,
+    every: int | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
     resume: bool = False,
     on_step: Callable[[TrainingStep], None] | None = None,
@@ -59,6 +61,9 @@ def evaluate(
         Keep example queries with the images they retrieve.
     reranked : bool
         Also score the ranking by real outputs.
+    every : int, optional
+        Also record the MAP of a deep method after every so many epochs. Do not choose parameters by it, unless the
+        protocol splits training images alone.
     checkpoints, resume, on_step
         See :meth:`ddsh.Model.fit`.
 
@@ -81,7 +86,15 @@ def evaluate(
     start = time.perf_counter()
     split = rule.split(data, seed)
     labels = data.labels.take(split.train)
-    fitted.fit(SomeImages(data.images, split.train), labels, checkpoints=checkpoints, resume=resume, on_step=on_step)
+
+    def score_epoch(record: dict[str, Any]) -> None:
+        """Add the MAP after an epoch to its record."""
+        if every and record["epoch"] % every == 0:
+            record["map"] = evaluate_fitted(fitted, data, split).map
+
+    images = SomeImages(data.images, split.train)
+    on_epoch = score_epoch if every and _method_of(fitted).card.inputs == "images" else None
+    fitted.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=on_step, on_epoch=on_epoch)
     return evaluate_fitted(fitted, data, split, examples=examples, reranked=reranked, start=start)
 
 
@@ -109,9 +122,7 @@ def evaluate_fitted(
     start : float, optional
         Start of the run, by ``time.perf_counter``; now by default.
     """
-    method = model.method
-    if method is None:
-        raise InvalidInput("The model has look bits only, which have no scores; train a method (see: ddsh methods).")
+    method = _method_of(model)
     start = time.perf_counter() if start is None else start
     query_outputs = model.project(SomeImages(dataset.images, split.query))
     database_outputs = model.project(SomeImages(dataset.images, split.database))
@@ -149,6 +160,13 @@ def _peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _method_of(model: Model) -> Hasher:
+    """Return the method that is scored."""
+    if model.method is None:
+        raise InvalidInput("The model has look bits only, which have no scores; train a method (see: ddsh methods).")
+    return model.method
 
 
 def versions() -> dict[str, str]:

@@ -312,11 +312,14 @@ class Ranking:
     counts : Counts
         Items and relevant items at each distance.
     precision : AveragePrecision
-        Average precision of each query.
+        Average precision of each query, of the first `top_k` items if the protocol says so.
+    whole : ndarray of float
+        Expected average precision of each query over the whole database.
     """
 
     counts: Counts
     precision: AveragePrecision
+    whole: Floats
 
 
 @dataclass(frozen=True)
@@ -339,6 +342,7 @@ METRICS: Mapping[str, Metric] = {
     "map": Metric("MAP", lambda ranking: ranking.precision.expected),
     "map_low": Metric("MAP, worst ties", lambda ranking: ranking.precision.low),
     "map_high": Metric("MAP, best ties", lambda ranking: ranking.precision.high),
+    "map_all": Metric("MAP, whole database", lambda ranking: ranking.whole),
     "precision_at_100": Metric("P@100", lambda ranking: precision_at(ranking.counts, 100)),
     "success_within_2": Metric("success r=2", lambda ranking: ranking.counts.relevant[:, :3].any(axis=1)),
 }

@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field, PrivateAttr
 
 from ddsh.errors import ArtefactError
@@ -57,11 +59,14 @@ class EpochRecord(BaseModel):
         Mean loss of its mini-batches.
     objective : float or None
         The method's objective, if it has one.
+    map : float or None
+        Mean average precision after the epoch, if it was scored.
     """
 
     epoch: int
     loss: float | None = None
     objective: float | None = None
+    map: float | None = None
 
 
 class Machine(BaseModel):
@@ -184,6 +189,11 @@ class Result(Manifest):
     def map(self) -> float:
         """Mean average precision."""
         return self.scores.map
+
+    @property
+    def average_precision(self) -> NDArray[np.float64] | None:
+        """Average precision of each query, if stored."""
+        return self.scores.average_precision
 
     @property
     def examples(self) -> Examples | None:

@@ -226,8 +226,9 @@ class _Tally:
             self.gains += ranking.gains
         else:
             self.gains += metrics.expected_gains(counts, self.n_ranked)
+            whole = precision if self.top_k is None else metrics.average_precision(counts, self.harmonic)
             for name, metric in METRICS.items():
-                self.metrics[name] += float(np.sum(metric.values(Ranking(counts, precision))))
+                self.metrics[name] += float(np.sum(metric.values(Ranking(counts, precision, whole.expected))))
         self.precisions.append(precision)
         curve = metrics.by_radius(counts)
         self.radius += np.stack([curve.precision, curve.recall])

@@ -2,17 +2,47 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from ddsh.errors import InvalidInput
-from ddsh.evaluation.result import Result
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "ScoredRun", "compare"]
 
 _RESAMPLES = 9999
+_BLOCK = 500
 _LEVEL = 0.05
+
+
+class ScoredRun(Protocol):
+    """A run that can be compared, such as a :class:`~ddsh.evaluation.Result`."""
+
+    @property
+    def label(self) -> str:
+        """Name of its row."""
+
+    @property
+    def n_bits(self) -> int:
+        """Code length."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of its split."""
+
+    @property
+    def split(self) -> str:
+        """Fingerprint of its split."""
+
+    @property
+    def map(self) -> float:
+        """Mean average precision."""
+
+    @property
+    def average_precision(self) -> NDArray[np.float64] | None:
+        """Average precision of each query, if known."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +80,18 @@ class Comparison:
     seed_p: float | None
 
     @property
+    def is_tested(self) -> bool:
+        """Whether a test could be made: results with the AP of each query, or several seeds."""
+        return self.query_p is not None or self.seed_p is not None
+
+    @property
     def is_significant(self) -> bool:
         """Whether every test that could be made is below 0.05, and there was one."""
         found = [p for p in (self.query_p, self.seed_p) if p is not None]
         return bool(found) and max(found) < _LEVEL
 
 
-def compare(first: Sequence[Result], second: Sequence[Result]) -> list[Comparison]:
+def compare(first: Sequence[ScoredRun], second: Sequence[ScoredRun]) -> list[Comparison]:
     """Compare two methods at each code length, on the splits that both were run on.
 
     Parameters
@@ -83,9 +118,9 @@ def compare(first: Sequence[Result], second: Sequence[Result]) -> list[Compariso
         runs = [(one, other) for one, other in pairs if one.n_bits == n_bits]
         by_seed = np.array([one.map - other.map for one, other in runs])
         queries = [
-            one.scores.average_precision - other.scores.average_precision
+            one.average_precision - other.average_precision
             for one, other in runs
-            if one.scores.average_precision is not None and other.scores.average_precision is not None
+            if one.average_precision is not None and other.average_precision is not None
         ]
         differences = np.concatenate(queries) if len(queries) == len(runs) else np.empty(0)
         query_p, interval = _query_test(differences) if len(differences) > 1 else (None, None)
@@ -105,22 +140,22 @@ def compare(first: Sequence[Result], second: Sequence[Result]) -> list[Compariso
     return found
 
 
-def _query_test(differences: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, tuple[float, float]]:
-    """Return the p-value of random sign changes, and the bootstrap interval of the mean."""
+def _query_test(differences: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+    """Return the p-value of random sign changes, and Student's interval of the mean."""
     rng = np.random.default_rng(0)
-    mean = float(differences.mean())
-    sums = np.empty(_RESAMPLES)
-    means = np.empty(_RESAMPLES)
-    for draw in range(_RESAMPLES):
-        sums[draw] = differences @ rng.choice((-1.0, 1.0), len(differences))
-        means[draw] = differences[rng.integers(0, len(differences), len(differences))].mean()
-    # Sums of the same numbers differ by rounding: a draw as extreme as the data counts as such.
-    extreme = np.abs(sums / len(differences)) >= abs(mean) - 1e-12
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float((extreme.sum() + 1) / (_RESAMPLES + 1)), (float(low), float(high))
+    n, total = len(differences), float(differences.sum())
+    n_extreme = 0
+    for start in range(0, _RESAMPLES, _BLOCK):
+        n_draws = min(_BLOCK, _RESAMPLES - start)
+        kept = np.unpackbits(rng.integers(0, 256, (n_draws, (n + 7) // 8), np.uint8), axis=1, count=n)
+        sums = 2 * (kept.astype(np.float64) @ differences) - total  # the sign of what is not kept changes
+        # Sums of the same numbers differ by rounding: a draw as extreme as the data counts as such.
+        n_extreme += int(np.count_nonzero(np.abs(sums) >= abs(total) - 1e-12 * n))
+    half = float(stats.sem(differences) * stats.t.ppf(0.975, n - 1))
+    return (n_extreme + 1) / (_RESAMPLES + 1), (total / n - half, total / n + half)
 
 
-def _seed_test(differences: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:
+def _seed_test(differences: NDArray[np.float64]) -> float | None:
     """Return the p-value of a paired t-test; None where it says nothing."""
     if len(differences) < 2:
         return None

@@ -14,6 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from ddsh.errors import DdshError
+from ddsh.memory import reuse_freed_memory
 
 __all__ = ["call_in_processes"]
 
@@ -113,6 +114,7 @@ def _answer(sender: Connection, function: Callable[..., None], arguments: tuple[
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    reuse_freed_memory()
     try:
         function(*arguments)
     except DdshError as error:

@@ -132,6 +132,7 @@ class RunContext:
             one.seed,
             examples=one.n_bits in self.spec.examples and one.seed == self.spec.seeds[0],
             reranked=one.n_bits in self.spec.reranked,
+            every=self.spec.every,
             checkpoints=checkpoints,
             resume=True,
             on_step=on_step,

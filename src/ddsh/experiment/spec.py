@@ -165,6 +165,8 @@ class Spec(_Part):
         Code lengths whose first seed keeps example queries with the images they retrieve.
     reranked : tuple of int
         Code lengths whose ranking by real outputs is scored, too.
+    every : int, optional
+        Score deep methods after every so many epochs, too.
     quick : QuickSpec
         Changes for the quick version.
     figure : str, optional
@@ -182,6 +184,7 @@ class Spec(_Part):
     backbone: _BackboneSpec | None = None
     examples: _Bits | tuple[()] = ()
     reranked: _Bits | tuple[()] = ()
+    every: _Count | None = None
     quick: QuickSpec = QuickSpec(seeds=(0,), n_query=100, n_train=500, n_database=2000, epochs=1)
     figure: str | None = None
     is_quick: bool = False

@@ -77,8 +77,8 @@ class PairDistance:
 
     @property
     def near_look(self) -> int:
-        """Largest number of different look bits of a near copy: 12 of 64, 28 of 128, 60 of 256."""
-        return max(0, self.look_bits // 4 - 4)
+        """Largest number of different look bits of a near copy: 12 of 64, 30 of 128, 66 of 256."""
+        return max(0, 9 * self.look_bits // 32 - 6)
 
     @property
     def near_label(self) -> int:

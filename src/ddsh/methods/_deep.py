@@ -85,6 +85,7 @@ class DeepHasher(Hasher):
         checkpoints: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_step: Callable[[TrainingStep], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> Self:
         """Train on images `X` and their labels `y`.
 
@@ -100,6 +101,9 @@ class DeepHasher(Hasher):
             Continue from the newest checkpoint, if any; the codes equal those of an uninterrupted run.
         on_step : callable, optional
             Called with a :class:`TrainingStep` after each mini-batch.
+        on_epoch : callable, optional
+            Called after each epoch with its record in `history_`, which it may extend; the method can encode images
+            then.
         """
         self._check_parameters()
         images = as_images(X)
@@ -119,7 +123,7 @@ class DeepHasher(Hasher):
         else:
             batches = FrozenBatches(images, self._frozen_layers(), flip=schedule.flip)
         self._begin_fit(labels)
-        loop = TrainingLoop(self, batches, on_step)
+        loop = TrainingLoop(self, batches, on_step, on_epoch)
         store = None
         if checkpoints is not None:
             store = Checkpoints(checkpoints, self._fingerprint(batches, labels))

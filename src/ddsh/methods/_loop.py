@@ -33,10 +33,18 @@ class TrainingLoop:
         The network's input.
     on_step : callable, optional
         Called after each mini-batch.
+    on_epoch : callable, optional
+        Called with the record of each epoch, which it may extend, while the method can encode images.
     """
 
-    def __init__(self, method: "DeepHasher", batches: Batches, on_step: Callable[[TrainingStep], None] | None) -> None:
-        self.method, self.batches, self.on_step = method, batches, on_step
+    def __init__(
+        self,
+        method: "DeepHasher",
+        batches: Batches,
+        on_step: Callable[[TrainingStep], None] | None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.method, self.batches, self.on_step, self.on_epoch = method, batches, on_step, on_epoch
         self.n_frozen = method._n_frozen()
         self.schedule = method._schedule()
         self.model = method.model_
@@ -65,11 +73,19 @@ class TrainingLoop:
         if newest is not None:
             rows, n_done = self._restore(newest)
             self._run_epoch(len(self.history) - 1, rows, n_done, checkpoints)
+            self._end_epoch()
         for number in range(len(self.history), self.schedule.epochs):
             rows, objective = self.method._begin_epoch(number)
             self.epoch_loss = 0.0
             self.history.append({"epoch": number + 1, "objective": objective, "loss": None})
             self._run_epoch(number, rows, 0, checkpoints)
+            self._end_epoch()
+
+    def _end_epoch(self) -> None:
+        if self.on_epoch is not None:
+            self.method.history_ = self.history
+            self.method._folded = None
+            self.on_epoch(self.history[-1])
 
     def _run_epoch(self, number: int, rows: "Rows", n_done: int, checkpoints: Checkpoints | None) -> None:
         """Train on the mini-batches of an epoch, without the first `n_done`."""

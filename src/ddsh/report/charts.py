@@ -278,12 +278,14 @@ def outputs_chart(section: Section) -> Chart:
     return Chart("outputs", "Distribution of tanh outputs", text, _panels_by_bits(section, series, panel))
 
 
-def training_chart(section: Section, measure: Literal["loss", "objective"]) -> Chart:
-    """Return loss or objective by epoch."""
+def training_chart(section: Section, measure: Literal["loss", "objective", "map"]) -> Chart:
+    """Return loss, objective or mean average precision by epoch."""
+    name = "MAP" if measure == "map" else measure
 
     def value(epoch: EpochRecord) -> float | None:
         """Return the measure of an epoch."""
-        return epoch.loss if measure == "loss" else epoch.objective
+        found: float | None = getattr(epoch, measure)
+        return found
 
     def series(cell: Cell) -> Series | None:
         """Return the training curve of a cell, if it has one."""
@@ -293,15 +295,17 @@ def training_chart(section: Section, measure: Literal["loss", "objective"]) -> C
             return None
         x, y = zip(*steps, strict=True)
         marked = _spaced(x)
-        tips = tuple(f"epoch {x[i]:.0f}: {measure} {y[i]:.4g}" for i in marked)
+        tips = tuple(f"epoch {x[i]:.0f}: {name} {y[i]:.4g}" for i in marked)
         return Series(cell.label, x, y, marked=marked, tips=tips)
 
     text = {
         "loss": "Mean loss of each epoch. Losses of different methods differ in kind: compare shapes, not heights.",
         "objective": "Objective of the method after each epoch, where it has one.",
+        "map": "Mean average precision during the training, where it was recorded.",
     }[measure]
-    panels = _panels_by_bits(section, series, Panel("", "epoch", measure, y_log=True))
-    return Chart(f"training-{measure}", f"Training {measure}", text, panels)
+    panel = Panel("", "epoch", name, x_log=measure == "map", y_log=measure != "map")
+    panels = _panels_by_bits(section, series, replace(panel, y_limits=(0.0, 1.0) if measure == "map" else None))
+    return Chart(f"training-{measure}", "MAP by epoch" if measure == "map" else f"Training {measure}", text, panels)
 
 
 def cost_chart(section: Section) -> Chart:
@@ -335,6 +339,7 @@ CHARTS: Mapping[str, Callable[[Section], Chart]] = {
     "outputs": outputs_chart,
     "training-loss": partial(training_chart, measure="loss"),
     "training-objective": partial(training_chart, measure="objective"),
+    "training-map": partial(training_chart, measure="map"),
     "cost": cost_chart,
 }
 """Charts of a section by name, in the order of the page."""

@@ -19,6 +19,7 @@ from ddsh.evaluation.examples import Examples
 from ddsh.evaluation.metrics import Curve
 from ddsh.evaluation.outputs import Histogram
 from ddsh.evaluation.result import EpochRecord, Machine, Result
+from ddsh.evaluation.scores import Scores
 from ddsh.images import decode_image
 from ddsh.report.style import shorten
 
@@ -71,6 +72,8 @@ class ReportedRun:
         Share of queries with a relevant item within a Hamming radius.
     by_rank, by_radius, by_radius_pooled : PrecisionRecallCurve or None
         Precision-recall curves.
+    average_precision : ndarray or None
+        Average precision of each query.
     history : tuple of EpochRecord
         Training history.
     bits : BitHealth or None
@@ -112,6 +115,7 @@ class ReportedRun:
     by_rank: PrecisionRecallCurve | None
     by_radius: PrecisionRecallCurve | None
     by_radius_pooled: PrecisionRecallCurve | None
+    average_precision: NDArray[np.float64] | None
     history: tuple[EpochRecord, ...]
     bits: BitHealth | None
     outputs: Histogram | None
@@ -188,6 +192,7 @@ def _read_run(result: Result, problems: list[str]) -> ReportedRun:
             "precision_recall.by_radius_pooled",
             lambda: _curve(curves.by_radius_pooled) if curves and curves.by_radius_pooled else None,
         ),
+        average_precision=part("average_precision", lambda: _precisions(scores)),
         history=part("history", lambda: _history(result.history)) or (),
         bits=part("bits", lambda: _bits(result.bits)),
         outputs=part("outputs", lambda: _outputs(result.outputs)),
@@ -232,9 +237,16 @@ def _curve(curve: Curve) -> PrecisionRecallCurve:
     return PrecisionRecallCurve(at, precision, recall)
 
 
+def _precisions(scores: Scores) -> NDArray[np.float64] | None:
+    if scores.average_precision is None:
+        return None
+    _require(len(scores.average_precision) == scores.n_query)
+    return np.array(_shares(scores.average_precision.tolist()))
+
+
 def _history(history: Sequence[EpochRecord]) -> tuple[EpochRecord, ...]:
     for epoch in history:
-        _numbers(value for value in (epoch.epoch, epoch.loss, epoch.objective) if value is not None)
+        _numbers(value for value in (epoch.epoch, epoch.loss, epoch.objective, epoch.map) if value is not None)
     _require(len(history) <= _MAX_POINTS)
     return tuple(history)
 

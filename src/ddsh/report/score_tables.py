@@ -33,7 +33,8 @@ _UNKNOWN = "not recorded"
 def markdown_table(results: Iterable[Result], experiment: str) -> str:
     """Return MAP of an experiment as a Markdown table, labels x code lengths.
 
-    The paper's scores are in brackets where its protocol is the same.
+    The paper's scores are in brackets where its protocol is the same. A score with ``≈`` is not significantly below
+    the best of its column; see :func:`ddsh.evaluation.compare`.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def markdown_table(results: Iterable[Result], experiment: str) -> str:
     paper = read_paper()
     tables = []
     for section in make_sections((run for run in runs if run.experiment == experiment), paper):
-        rows = []
+        rows, behind = [], section.behind()
         for label in section.labels:
             row: list[str | TableCell] = [paper.name(label)]
             for n_bits in section.bits:
@@ -62,7 +63,9 @@ def markdown_table(results: Iterable[Result], experiment: str) -> str:
                 has_paper = cell is not None and cell.paper is not None and section.is_papers
                 notes = (Note(f"({cell.paper:.{DIGITS}f})"),) if cell and has_paper else ()
                 is_best = _is_best(section, cell)
-                row.append(TableCell(cell.map.text(DIGITS), is_best=is_best, notes=notes) if cell else "–")
+                close = (label, n_bits) in behind and not behind[label, n_bits].is_significant
+                text = f"{cell.map.text(DIGITS)}{' ≈' if close else ''}" if cell else ""
+                row.append(TableCell(text, is_best=is_best, notes=notes) if cell else "–")
             rows.append(tuple(row))
         header = ("method", *(f"{n_bits} bits" for n_bits in section.bits))
         tables.append(TextTable(header, tuple(rows)).to_markdown())
@@ -74,7 +77,8 @@ def _is_best(section: Section, cell: Cell | None) -> bool:
 
 
 def map_table(section: Section, paper: Paper) -> TextTable:
-    """Return mean average precision, labels x code lengths, with the paper's scores."""
+    """Return mean average precision, labels x code lengths, with the paper's scores and tests against the best."""
+    behind = section.behind()
 
     def cell_of(label: str, n_bits: int) -> TableCell:
         """Return a cell of the table."""
@@ -90,6 +94,8 @@ def map_table(section: Section, paper: Paper) -> TextTable:
                 sign, kind = ("=", "equal") if abs(difference) < 0.5 * 10**-DIGITS else (sign, kind)
             text = f"{sign} {difference:+.{DIGITS}f}" if sign else ""
             notes.append(Note(f"paper {cell.paper:.{DIGITS}f}", text, kind))
+        if test := behind.get((label, n_bits)):
+            notes.append(Note("significantly below the best" if test.is_significant else "≈ not significantly below"))
         if len(section.seeds) > 1:
             notes.append(Note(f"{count_of(len(cell.seeds), 'seed')} of {len(section.seeds)}"))
         if cell.of_other_split:
@@ -100,6 +106,10 @@ def map_table(section: Section, paper: Paper) -> TextTable:
             f"MAP {cell.map.text(4)}; worst to best order of ties {low:.4f} to {high:.4f};"
             f" seeds {', '.join(map(str, cell.seeds))}; splits {splits}"
         )
+        if test:
+            tests = [("queries", test.query_p), ("seeds", test.seed_p)]
+            known = ", ".join(f"p = {p:.4f} over {over}" for over, p in tests if p is not None)
+            title += f"; {test.difference:.4f} below {paper.name(test.first)} ({known})"
         return TableCell(cell.map.text(DIGITS), is_best=_is_best(section, cell), notes=tuple(notes), title=title)
 
     return TextTable(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddsh.evaluation.result import Spread
+from ddsh.evaluation.significance import Comparison, compare
 from ddsh.report.paper import Paper
 from ddsh.report.runs import ReportedRun
 from ddsh.report.style import shorten
@@ -15,8 +16,8 @@ __all__ = ["USUAL_BITS", "Cell", "Section", "flat_params", "make_sections", "mis
 USUAL_BITS = 32
 """Code length of the paper's case study."""
 
-SWEEP = "choose-"
-"""Experiments that choose settings have names that start with this."""
+SWEEP = ("choose-", "tune-")
+"""Experiments that choose settings have names that start with these."""
 
 _MAX_NAMED = 14
 _MAX_PARAMS = 40
@@ -132,6 +133,20 @@ class Section:
         """Return the best mean average precision at a code length."""
         return max((cell.map.mean for cell in self.in_order(n_bits) if not cell.of_other_split), default=None)
 
+    def behind(self) -> dict[tuple[str, int], Comparison]:
+        """Return the comparison of the best cell of each code length with every other, by label and code length."""
+        found: dict[tuple[str, int], Comparison] = {}
+        for n_bits in () if self.is_sweep else self.bits:
+            cells = [cell for cell in self.in_order(n_bits) if not cell.of_other_split]
+            best = max(cells, key=lambda cell: cell.map.mean, default=None)
+            for cell in cells:
+                shared = {run.split for run in cell.runs} & {run.split for run in best.runs} if best else set()
+                if best is not None and cell is not best and shared:
+                    comparison = compare(best.runs, cell.runs)[0]
+                    if comparison.is_tested:
+                        found[cell.label, n_bits] = comparison
+        return found
+
     def usual_bits(self, measure: Callable[[ReportedRun], object]) -> int | None:
         """Return the code length at which most labels have something, the nearest to 32 among equals."""
         counts = Counter(cell.n_bits for cell in self.in_order() if any(measure(run) for run in cell.runs))
@@ -149,7 +164,7 @@ def make_sections(runs: Iterable[ReportedRun], paper: Paper, first: Sequence[str
         Order of labels, and the scores to compare with.
     first : sequence of str
         Experiments that come first. Comparisons with the paper's protocol follow, then the others, then
-        sweeps of settings (``choose-*``).
+        sweeps of settings (``choose-*``, ``tune-*``).
     """
     groups: dict[tuple[str, str, str], list[ReportedRun]] = {}
     for run in runs:
