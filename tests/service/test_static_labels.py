@@ -281,6 +281,14 @@ def test_uploads_can_be_stopped_and_tried_again(edited, site, lock_index, png):
     assert page.locator("#uploads").is_hidden()
 
 
+def test_a_label_that_all_have_changes_nothing_and_leaves_nothing_to_undo(edited):
+    page = edited("#id=1")
+    boxes(page).nth(0).click()
+    give(page, "blue")
+    says(page, "Nothing to change: the labels are so already.")
+    assert page.get_by_role("button", name="Undo").is_disabled()
+
+
 def test_a_file_that_is_too_large_is_not_sent(opened, index, serve, png):
     page = opened(on=serve(index, token=TOKEN, max_upload_bytes=1000))
     page.evaluate("(token) => sessionStorage.setItem('ddsh-token', token)", TOKEN)

@@ -45,7 +45,13 @@ const add = createButton("Add images", () => files.click());
 const undo = createButton("Undo", () => undoLast(), { id: "undo" });
 const done = createButton("Done", () => setEditing(false));
 
-const labelField = createElement("input", { type: "text", id: "new-label", maxLength: 200, autocomplete: "off" });
+const labelField = createElement("input", {
+  type: "text",
+  id: "new-label",
+  placeholder: "New label",
+  maxLength: 200,
+  autocomplete: "off",
+});
 labelField.setAttribute("list", "known-labels");
 const knownLabels = createElement("datalist", { id: "known-labels" });
 const give = createElement("button", { textContent: "Give label", className: "primary" });
@@ -185,8 +191,11 @@ async function setLabels(change) {
   const result = await attempt(() => changeLabels(ids, change));
   if (result === null) return;
   showItems(result.items);
-  const number = formatImages(new Set(result.changes.flatMap((each) => each.ids)).size);
-  const text = change.add ? `Label ${change.add[0]} given to ${number}.` : `Label ${change.remove[0]} taken from ${number}.`;
+  const number = new Set(result.changes.flatMap((each) => each.ids)).size;
+  const text =
+    number === 0 ? "Nothing to change: the labels are so already." :
+    change.add ? `Label ${change.add[0]} given to ${formatImages(number)}.` :
+    `Label ${change.remove[0]} taken from ${formatImages(number)}.`;
   const undoing = async () => {
     showItems(await undoLabels(result.changes));
     return "";
