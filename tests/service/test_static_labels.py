@@ -68,6 +68,7 @@ def test_a_read_only_service_offers_no_editing(opened, shared_index, serve):
 def test_a_wrong_token_is_refused_and_asked_for_again(opened, site):
     page = opened(on=site, expected=REFUSED)
     page.get_by_role("button", name="Label and edit images").click()
+    assert page.evaluate("scrollY") == 0
     page.get_by_label("Token of this service").fill("wrong")
     page.get_by_role("button", name="Allow changes").click()
     says(page, "The token is wrong.")

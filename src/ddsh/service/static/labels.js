@@ -98,7 +98,7 @@ function setEditing(editing) {
   [bar.hidden, tokenForm.hidden, tools.hidden] = [!editing, !locked, locked];
   selection.enable(editing && !locked);
   tell(editing && !locked ? KEYS : "");
-  if (locked) tokenField.focus();
+  if (locked) tokenField.focus({ preventScroll: true }); // the bar is on the screen, its place in the page may not be
   else if (editing) showKnownLabels();
   else toggle.focus();
 }
@@ -109,7 +109,7 @@ tokenForm.addEventListener("submit", async (event) => {
   if (!(await attempt(checkToken))) return;
   tokenField.value = "";
   setEditing(true);
-  selectAll.focus();
+  selectAll.focus({ preventScroll: true });
 });
 
 function tell(text, isError = false) {
@@ -291,12 +291,12 @@ async function showAdded(ids, text, isError) {
 document.addEventListener("keydown", (event) => {
   if (!selection.enabled || event.altKey || event.shiftKey) return;
   if (event.target.closest("input, select, textarea")) {
-    if (event.key === "Escape" && event.target === labelField) (selection.selectedCards()[0] ?? selectAll).focus();
+    if (event.key === "Escape" && event.target === labelField) (selection.selectedCards()[0] ?? selectAll).focus({ preventScroll: true });
     return;
   }
   const actions = event.ctrlKey || event.metaKey
     ? { a: () => selection.selectAll(), z: undoLast }
-    : { Escape: () => selection.select([]), Delete: deleteSelected, l: () => labelField.focus() };
+    : { Escape: () => selection.select([]), Delete: deleteSelected, l: () => labelField.focus({ preventScroll: true }) };
   if (!(event.key in actions)) return;
   event.preventDefault();
   actions[event.key]();
