@@ -24,6 +24,25 @@ def test_single_labels_are_similar_when_equal(left, right):
     assert as_labels(left).similar(as_labels(right)).tolist() == expected
 
 
+@given(st.lists(st.integers(-1, 2), min_size=1), st.lists(st.integers(-1, 2), min_size=1))
+def test_items_without_a_label_are_similar_to_none_and_belong_to_no_class(left, right):
+    one, other = (SingleLabels(np.array(values), missing=-1) for values in (left, right))
+    assert one.similar(other).tolist() == [[a == b != -1 for b in right] for a in left]
+    assert one.labelled().tolist() == [a != -1 for a in left]
+    assert one.classes().tolist() == sorted(set(left) - {-1})
+    assert sum(one.counts().values()) == int(one.labelled().sum())
+    assert not one.having(-1).any()
+    kinds, ids = one.distinct()
+    assert kinds.take(ids).to_array().tolist() == left
+    labelled = one.take(one.labelled())
+    assert labelled.similar(labelled).tolist() == as_labels(labelled.to_array()).similar(labelled).tolist()
+
+
+@given(matrices)
+def test_rows_of_zeros_are_the_ones_without_a_label(matrix):
+    assert as_labels(matrix).labelled().tolist() == matrix.any(axis=1).tolist()
+
+
 @given(matrices)
 def test_distinct_label_sets_rebuild_the_labels(matrix):
     labels = as_labels(matrix)

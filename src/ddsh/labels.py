@@ -74,6 +74,10 @@ class Labels(ABC):
         """Return a mask of the rows that have the class `label`."""
 
     @abstractmethod
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return a mask of the rows that have a label."""
+
+    @abstractmethod
     def to_array(self) -> NDArray[Any]:
         """Return the labels as an array: a vector, or a 0/1 matrix for multi-labels."""
 
@@ -83,47 +87,59 @@ class Labels(ABC):
 
 
 class SingleLabels(Labels):
-    """One label per item.
+    """One label per item; an item without a label is not similar to any.
 
     Parameters
     ----------
     values : ndarray of int or str, shape (n,)
         The label of each item.
+    missing : int or str, optional
+        The value of items without a label, such as -1; by default every value is a label.
     """
 
-    def __init__(self, values: NDArray[Any]) -> None:
+    def __init__(self, values: NDArray[Any], missing: int | str | None = None) -> None:
         self.values = values
+        self.missing = missing
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: Rows) -> Self:
         """Return the labels of some rows."""
-        return type(self)(self.values[rows])
+        return type(self)(self.values[rows], self.missing)
 
     def similar(self, other: Labels) -> NDArray[np.bool_]:
         """Return whether each pair has the same label."""
         if not isinstance(other, SingleLabels) or (self.values.dtype.kind == "U") != (other.values.dtype.kind == "U"):
             raise InvalidInput(_MIXED)
         result: NDArray[np.bool_] = self.values[:, None] == other.values[None, :]
+        if self.missing is not None or other.missing is not None:
+            result &= self.labelled()[:, None] & other.labelled()[None, :]
         return result
 
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
         """Return the distinct labels, and the position of each row's label among them."""
         values, inverse = np.unique(self.values, return_inverse=True)
-        return type(self)(values), inverse
+        return type(self)(values, self.missing), inverse
 
     def classes(self) -> NDArray[Any]:
         """Return the labels that occur, sorted."""
-        return np.unique(self.values)
+        return np.unique(self.values[self.labelled()])
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
         """Return a mask of the rows that have this label."""
-        result: NDArray[np.bool_] = self.values == label
+        result: NDArray[np.bool_] = (self.values == label) & self.labelled()
+        return result
+
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return a mask of the rows that have a label."""
+        if self.missing is None:
+            return np.ones(len(self), np.bool_)
+        result: NDArray[np.bool_] = self.values != self.missing
         return result
 
     def to_array(self) -> NDArray[Any]:
-        """Return the label vector."""
+        """Return the label vector; items without a label have the value `missing`."""
         return self.values
 
 
@@ -180,6 +196,11 @@ class MultiLabels(Labels):
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
         """Return a mask of the rows that have the class of column `label`."""
         result: NDArray[np.bool_] = self.matrix[:, [label]].toarray()[:, 0] > 0
+        return result
+
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return a mask of the rows that have at least one class."""
+        result: NDArray[np.bool_] = np.diff(self.matrix.indptr) > 0
         return result
 
     def counts(self) -> dict[Any, int]:
@@ -247,6 +268,10 @@ class PairLabels(Labels):
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
         """Return an empty mask: pairs have no classes."""
         return np.zeros(len(self), np.bool_)
+
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return a full mask: every item belongs to pairs."""
+        return np.ones(len(self), np.bool_)
 
     def to_array(self) -> NDArray[Any]:
         """Return the row numbers; a matrix of all pairs may be too large."""

@@ -49,3 +49,31 @@ def test_a_model_is_scored_on_the_split_that_it_was_trained_on(ddsh, model, tabl
     assert found["split"] == trained["about"]["split"]
     assert "MAP (whole ranking" in ddsh("evaluate", model, table, "--device", "cpu").stdout
     fails_in_one_line(ddsh("evaluate", model, table, "--seed", 5), "another split")
+
+
+def test_a_model_is_scored_on_the_first_ranks_alone(ddsh, model, table):
+    whole = json.loads(ddsh("evaluate", model, table, "--json").stdout)
+    first = json.loads(ddsh("evaluate", model, table, "--top-k", 2, "--json").stdout)
+    assert (whole["scores"].get("top_k"), first["scores"]["top_k"]) == (None, 2)
+    assert first["split"] == whole["split"]
+    assert "MAP (top 2" in ddsh("evaluate", model, table, "--top-k", 2).stdout
+
+
+def test_a_changed_dataset_is_named_as_the_cause(ddsh, model, table, fails_in_one_line):
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join(rows[:-1]))
+    fails_in_one_line(ddsh("evaluate", model, table), "its images or labels have changed since")
+
+
+def test_a_model_is_scored_on_other_images_with_another_number_of_queries(ddsh, model, table, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text())
+    found = json.loads(ddsh("evaluate", model, other, "--queries-per-class", 1, "--json").stdout)
+    assert (found["scores"]["n_query"], found["protocol"]) == (2, "own-custom")
+
+
+def test_images_without_any_label_cannot_be_scored(ddsh, model, table, fails_in_one_line):
+    other = table.with_name("other.csv")
+    rows = [row.split(",")[0] for row in table.read_text().splitlines()[1:]]
+    other.write_text("path,label\n" + "".join(f"{path},\n" for path in rows))
+    fails_in_one_line(ddsh("evaluate", model, other), "no image has a label")

@@ -74,11 +74,14 @@ def test_hidden_files_and_files_that_are_no_images_are_passed_over(photos: Path)
     assert names(dataset) == ["a.webp", "b.jpg", "1.PNG", "2.png"]
 
 
-def test_loose_images_beside_the_class_folders_are_listed(photos: Path) -> None:
-    loose = make_image(photos / "loose.PNG")
-    dataset = load_folder(photos)
-    assert dataset.skipped == (Skipped(str(loose), "not in a class folder"),)
-    assert "loose.PNG" not in names(dataset)
+def test_loose_images_beside_the_class_folders_are_unlabelled_and_last(photos: Path) -> None:
+    before = load_folder(photos)
+    make_image(photos / "a loose.PNG")
+    dataset = load_folder(photos, strict=True)
+    assert names(dataset) == [*names(before), "a loose.PNG"]
+    assert dataset.unlabelled.tolist() == [4]
+    assert dataset.class_counts() == before.class_counts()
+    assert dataset.class_names == before.class_names
 
 
 def test_a_broken_file_is_listed_with_its_reason_and_skipped(photos: Path) -> None:
@@ -209,17 +212,20 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     assert "no images and no subfolders" in the_error(lambda: load_folder(tmp_path))
 
 
-def test_unlabelled_images_are_an_error_that_says_how_to_label_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("empty_folder", [False, True])
+def test_unlabelled_images_are_an_error_that_says_what_to_do(tmp_path: Path, empty_folder: bool) -> None:
     make_image(tmp_path / "1.png")
+    if empty_folder:
+        make_broken(tmp_path / "cat" / "notes.txt")
     message = the_error(lambda: load_folder(tmp_path))
     assert "unlabelled: 1 images" in message
     assert "one subfolder per class" in message
     assert "CSV or JSONL" in message
+    assert f"ddsh index {tmp_path} --out my-index" in message
 
 
 def test_subfolders_without_images_are_an_error(tmp_path: Path) -> None:
     make_broken(tmp_path / "cat" / "notes.txt")
-    make_image(tmp_path / "loose.png")
     assert "its 1 subfolders hold no images" in the_error(lambda: load_folder(tmp_path))
 
 
@@ -258,8 +264,12 @@ def test_unlabelled_images_are_read_at_any_depth_and_broken_ones_listed(photos: 
     assert len(load_unlabelled(photos / "dog" / "2.png")[0]) == 1
 
 
-def test_a_folder_is_unlabelled_if_images_lie_directly_in_it(photos: Path) -> None:
+def test_a_folder_is_unlabelled_if_images_lie_directly_in_it_and_none_in_subfolders(photos: Path) -> None:
     assert not is_unlabelled(str(photos))
     assert is_unlabelled(photos / "dog")
     assert is_unlabelled(photos / "dog" / "2.png")
+    make_broken(photos / "dog" / "empty" / "notes.txt")
+    assert is_unlabelled(photos / "dog")
+    make_image(photos / "loose.png")
+    assert not is_unlabelled(photos)
     assert not is_unlabelled(photos / "none")

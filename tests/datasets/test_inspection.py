@@ -75,10 +75,17 @@ def test_a_check_finds_duplicates_between_query_and_database(photos):
 
 
 def test_a_check_of_a_dataset_that_cannot_be_split_says_why(photos):
-    report = check_dataset(load(photos), PROTOCOLS["own"])
+    report = check_dataset(load(photos), PROTOCOLS["cifar10"])
     assert report.split is None
     assert "class 'cat' has 4 images" in report.no_split
     assert json.loads(json.dumps(report.to_dict()))["n_images"] == 8
+
+
+def test_a_check_counts_unlabelled_images(photos):
+    _picture(photos / "loose.png", seed=99)
+    report = check_dataset(load(photos), PROTOCOLS["own"])
+    assert (report.n_images, report.n_unlabelled, report.labels_per_image) == (9, 1, 1.0)
+    assert report.split == check_dataset(load(photos), PROTOCOLS["own"]).split
 
 
 def test_a_check_lists_images_that_went_missing(photos):

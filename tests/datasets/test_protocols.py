@@ -16,7 +16,7 @@ from ddsh.datasets import (
 )
 from ddsh.errors import DataError, InvalidInput, UnknownName
 from ddsh.images import ArrayImages
-from ddsh.labels import as_labels
+from ddsh.labels import SingleLabels, as_labels
 
 
 def _dataset(labels, parts=None):
@@ -184,6 +184,87 @@ def test_a_protocol_that_makes_no_sense_is_refused(options):
 def test_a_negative_seed_is_refused():
     with pytest.raises(InvalidInput, match="seed"):
         PROTOCOLS["own"].split(_dataset([0] * 20), -1)
+
+
+def _partly_labelled(values):
+    values = np.array(values)
+    labels = SingleLabels(values, missing=-1)
+    images = ArrayImages(lambda: np.zeros((len(values), 2, 2, 1), np.uint8), len(values), "zeros")
+    rows = np.flatnonzero(values == -1)
+    names = tuple(f"class {label}" for label in range(values.max() + 1))
+    return Dataset("toy", images, labels, names, unlabelled=rows)
+
+
+@given(st.lists(st.integers(-1, 3), min_size=2, max_size=80), st.integers(0, 100), st.integers(1, 12))
+def test_own_images_are_split_whatever_the_size_of_their_classes(values, seed, per_class):
+    counts = np.bincount([value for value in values if value >= 0], minlength=4)
+    dataset = _partly_labelled(values)
+    for protocol, share in (
+        (PROTOCOLS["own"], 0.25),
+        (PROTOCOLS["own"].with_options(query_per_class=per_class), 1.0),
+    ):
+        if counts.max() < 2:
+            with pytest.raises(DataError):
+                protocol.split(dataset, seed)
+            continue
+        split = protocol.split(dataset, seed)
+        _check(split, len(values))
+        assert not np.isin(np.concatenate([split.query, split.database]), dataset.unlabelled).any()
+        assert len(split.query) + len(split.database) == counts.sum()
+        drawn = np.bincount(np.array(values)[split.query], minlength=4)
+        for count, found in zip(counts, drawn, strict=True):
+            most = max(1, int(share * count)) if count > 1 else 0
+            assert found == min(protocol.query_per_class, most, max(0, count - 1))
+
+
+@given(st.integers(40, 60), st.integers(0, 100))
+def test_large_classes_are_split_as_without_adapting(size, seed):
+    dataset = _dataset(np.arange(3 * size) % 3)
+    fixed = replace(PROTOCOLS["own"], query_share=None).split(dataset, seed)
+    adapting = PROTOCOLS["own"].split(dataset, seed)
+    assert fixed.fingerprint == adapting.fingerprint
+
+
+@pytest.mark.parametrize("name", ["own", "own-validation", "own-held-out-30"])
+def test_unlabelled_images_do_not_change_the_split_of_the_others(name):
+    values = np.arange(150) % 3
+    alone = get_protocol(name).split(_dataset(values), 0)
+    more = get_protocol(name).split(_partly_labelled([*values, -1, -1]), 0)
+    assert alone.fingerprint == more.fingerprint
+
+
+def test_unlabelled_images_are_left_out_of_predefined_parts():
+    dataset = replace(
+        _partly_labelled([0, 1, 0, 1, -1, -1]), parts={"query": np.array([0, 4]), "database": np.array([1, 2, 3, 5])}
+    )
+    split = PROTOCOLS["given"].split(dataset, 0)
+    assert (split.query.tolist(), split.database.tolist()) == ([0], [1, 2, 3])
+
+
+def test_an_image_of_a_class_of_one_is_never_a_query():
+    matrix = np.zeros((40, 2), int)
+    matrix[:, 0] = 1
+    matrix[7, 1] = 1
+    for seed in range(20):
+        assert 7 not in PROTOCOLS["own"].split(_dataset(matrix), seed).query
+
+
+def test_options_change_a_protocol_and_its_name():
+    own, paper = PROTOCOLS["own"], PROTOCOLS["cifar10"]
+    assert own.with_options() is own
+    assert own.with_options(n_query=5) == Protocol("own-custom", n_query=5, query_share=1.0)
+    assert paper.with_options(query_per_class=7, n_train=50) == Protocol(
+        "cifar10-custom", query_per_class=7, n_train=50
+    )
+    assert own.with_options(part="train").train_from == "train"
+    with pytest.raises(InvalidInput, match="not both"):
+        own.with_options(query_per_class=1, n_query=1)
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5])
+def test_a_share_of_queries_is_above_0_and_at_most_1(share):
+    with pytest.raises(InvalidInput, match="query_share"):
+        Protocol("p", query_per_class=1, query_share=share)
 
 
 def test_an_unknown_protocol_offers_the_nearest():

@@ -197,10 +197,24 @@ def test_progress_is_told_after_each_row(pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("second", ["a.png", "./a.png", "sub/../a.png", "ABSOLUTE"])
-def test_the_same_path_twice_names_both_lines(pictures: Path, second: str) -> None:
+def test_rows_of_the_same_path_are_merged_and_counted(
+    pictures: Path, caplog: pytest.LogCaptureFixture, second: str
+) -> None:
     second = second.replace("ABSOLUTE", str(pictures / "a.png"))
-    table = write(pictures / "t.csv", "path,label", "a.png,x", "b.png,x", f"{second},y")
-    assert "lines 2 and 4" in the_error(lambda: load_table(table))
+    table = write(pictures / "t.csv", "path,label", "a.png,x", "b.png,x", f"{second},y", f"{second},x")
+    dataset = load_table(table)
+    assert names(dataset) == ["a.png", "b.png"]
+    assert isinstance(dataset.labels, MultiLabels)
+    assert dataset.labels.to_array().tolist() == [[1, 1], [1, 0]]
+    assert caplog.messages == [f"{table}: 2 rows repeat an image; their labels were united."]
+
+
+def test_merged_rows_with_the_same_label_keep_one_label_each(pictures: Path) -> None:
+    table = write(pictures / "t.csv", "path,label", "a.png,x", "b.png,y", "a.png,x", "b.png,")
+    dataset = load_table(table)
+    assert isinstance(dataset.labels, SingleLabels)
+    assert dataset.labels.to_array().tolist() == [0, 1]
+    assert len(dataset.unlabelled) == 0
 
 
 def test_the_same_path_is_found_in_a_table_given_by_a_relative_path(
@@ -208,28 +222,108 @@ def test_the_same_path_is_found_in_a_table_given_by_a_relative_path(
 ) -> None:
     write(pictures / "t.csv", "path,label", "a.png,x", f"{pictures / 'a.png'},x")
     monkeypatch.chdir(pictures)
-    assert "lines 2 and 3" in the_error(lambda: load_table(Path("t.csv")))
+    assert len(load_table(Path("t.csv"))) == 1
+
+
+def test_the_same_path_in_two_parts_names_both_lines(pictures: Path) -> None:
+    table = write(pictures / "t.csv", "path,label,part", "a.png,x,query", "b.png,x,train", "a.png,x,database")
+    assert "lines 2 and 4: 'a.png' is in the parts query and database" in the_error(lambda: load_table(table))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Path,Labels", "a.png,x;y", "b.png,y"],
+        ["FILE,Tags", "a.png,x;y", "b.png,y"],
+        ["filename;labels", "a.png;x|y", "b.png;y"],
+        ['"image";"labels"', '"a.png";"x;y"', '"b.png";"y"'],
+        ["path\tclasses", "a.png\tx,y", "b.png\ty"],
+        ["id,File Name,categories", '7,a.png,"x, y"', "8,b.png,y"],
+        ["image_path,labels,class", "a.png,x;y,old", "b.png,y,old"],
+        ["img,path,tag,labels", "7,a.png,old,x;y", "8,b.png,old,y"],
+    ],
+)
+@pytest.mark.parametrize("kind", [".csv", ".tsv"])
+def test_common_column_names_and_separators_are_recognised(pictures: Path, lines: list[str], kind: str) -> None:
+    path = pictures / f"t{kind}"
+    path.write_bytes(("\ufeff" + "\r\n".join(lines) + "\r\n").encode())
+    dataset = load_table(path)
+    assert names(dataset) == ["a.png", "b.png"]
+    assert dataset.class_names == ("x", "y")
+    assert dataset.labels.to_array().tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(("column", "kind"), [("label", ".csv"), ("Class", ".csv"), ("category", ".jsonl")])
+def test_common_names_of_one_label_are_recognised(pictures: Path, column: str, kind: str) -> None:
+    if kind == ".jsonl":
+        table = write_jsonl(pictures / "t.jsonl", {"File": "a.png", column: "x"}, {"File": "b.png", column: "y"})
+    else:
+        table = write(pictures / "t.csv", f"File,{column}", "a.png,x", "b.png,y")
+    dataset = load_table(table)
+    assert isinstance(dataset.labels, SingleLabels)
+    assert dataset.class_names == ("x", "y")
+
+
+def test_labels_that_may_be_meant_otherwise_are_named_in_one_line(
+    pictures: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = write(pictures / "one.csv", "path,label", 'a.png,"x,y"', "b.png,y", 'c.png,"z,y"')
+    assert load_table(one).class_names == ("x,y", "y", "z,y")
+    many = write(pictures / "many.csv", "path,labels", 'a.png,"x,y"', "b.png,y")
+    assert load_table(many).class_names == ("x", "y")
+    clear = write(pictures / "clear.csv", "path,labels", 'a.png,"x, y;z"', "b.png,y")
+    assert load_table(clear).class_names == ("x, y", "y", "z")
+    assert caplog.messages == [
+        f"{one}: 'x,y' is read as one label; name the column 'labels' if they are several.",
+        f"{many}: 'x,y' is read as several labels; separate labels by ';' if this is one.",
+    ]
+
+
+@pytest.mark.parametrize("column", ["label", "labels"])
+@pytest.mark.parametrize("kind", [".csv", ".jsonl"])
+def test_images_with_an_empty_label_are_unlabelled(pictures: Path, column: str, kind: str) -> None:
+    if kind == ".jsonl":
+        empty: list[object] = [None, [], [""]] if column == "labels" else [None, "", " "]
+        values = [["x"], *empty, ["y"]] if column == "labels" else ["x", *empty, "y"]
+        rows = ({"path": f"{name}.png", column: value} for name, value in zip("abcde", values, strict=True))
+        table = write_jsonl(pictures / "t.jsonl", *rows)
+    else:
+        table = write(pictures / "t.csv", f"path,{column}", "a.png,x", "b.png,", 'c.png,""', "d.png, ", "e.png,y")
+    dataset = load_table(table, strict=True)
+    assert len(dataset) == 5
+    assert dataset.unlabelled.tolist() == [1, 2, 3]
+    assert dataset.class_counts() == {"x": 1, "y": 1}
+    assert dataset.labels.labelled().tolist() == [True, False, False, False, True]
+    assert not dataset.labels.similar(dataset.labels)[1:4].any()
+    assert "3 unlabelled" in repr(dataset)
+
+
+def test_a_table_without_any_label_has_no_classes(pictures: Path) -> None:
+    for column in ("label", "labels"):
+        dataset = load_table(write(pictures / "t.csv", f"path,{column}", "a.png,", "b.png,"))
+        assert (dataset.class_names, dataset.unlabelled.tolist()) == ((), [0, 1])
+        assert dataset.labels.counts() == {}
 
 
 @pytest.mark.parametrize(
     ("lines", "line", "complaint"),
     [
         (["path,colour", "a.png,x"], 1, "expected the columns path and label"),
-        (["file,label", "a.png,x"], 1, "found ['file', 'label']"),
-        (["path;label", "a.png;x"], 1, "found ['path;label']"),
+        (["photo,kind", "a.png,x"], 1, "found ['photo', 'kind']"),
+        (["path:label", "a.png:x"], 1, "found ['path:label']"),
+        (["path,class,tags", "a.png,x,y"], 1, "both class and tags"),
+        (["path,Label,labels", "a.png,x,y"], 1, "both Label and labels"),
         ([""], 1, "expected the columns path and label"),
         (["path,label,labels", "a.png,x,y"], 1, "both label and labels"),
         (["path,label,label", "a.png,x,y"], 1, "a column occurs twice"),
         (["path,label", "a.png,x", ",x"], 3, "the path is empty"),
-        (["path,label", "a.png,x", "b.png,"], 3, "no label"),
-        (["path,labels", "a.png,x", "b.png, ; "], 3, "no label"),
         (["path,label", "a.png"], 2, "1 fields, but the header has 2"),
         (["path,label", "", "x, y.png,z"], 3, "3 fields, but the header has 2"),
         (["path,label,part", "a.png,x,test"], 2, "unknown part 'test'; expected query, train, database"),
         (["path,label,part", "a.png,x,"], 2, "unknown part ''"),
         (["path,label", '"a.png', "b.png,x"], 2, "malformed"),
         (["path,label", '"a\n.png",x'], 2, "the path 'a\\n.png' holds characters that are no text"),
-        (["path,label,note", 'a.png,x,"two\nlines"', "b.png,,"], 4, "no label"),
+        (["path,label,note", 'a.png,x,"two\nlines"', ",,"], 4, "the path is empty"),
         (["path,label", "a.png,x", "b.png,x\0"], 3, "a NUL byte"),
         (["path,label", "a.png," + "x" * 200_000], 2, "malformed"),
     ],
@@ -263,8 +357,6 @@ GOOD = '{"path": "a.png", "label": "x"}'
         ('{"path": 3, "label": "x"}', "the path must be a string, got 3"),
         ('{"path": "b\\u0000.png", "label": "x"}', "holds characters that are no text"),
         ('{"path": "b.png", "label": "\\ud800"}', "holds characters that are no text"),
-        ('{"path": "b.png", "label": " "}', "no label"),
-        ('{"path": "b.png", "label": null}', "a label must be a string, got None"),
         ('{"path": "b.png", "label": true}', "a label must be a string, got True"),
         ('{"path": "b.png", "label": ["x"]}', "a label must be a string, got ['x']"),
     ],
@@ -280,7 +372,6 @@ def test_a_mistake_in_a_jsonl_table_is_named_with_its_line(pictures: Path, bad: 
     ("record", "complaint"),
     [
         ({"path": "a.png", "labels": "x;y"}, "labels must be a list of strings, got 'x;y'"),
-        ({"path": "a.png", "labels": []}, "no label"),
         ({"path": "a.png", "labels": [["x"]]}, "a label must be a string"),
         ({"path": "a.png", "label": "x", "part": "test"}, "unknown part 'test'"),
         ({"path": "a.png", "label": "x", "part": None}, "the part must be a string"),

@@ -59,3 +59,11 @@ def test_a_file_without_codes_or_labels_is_refused(tmp_path, arrays, message):
         LabelledCodes.load(tmp_path / "x.npz")
     assert "\n" not in str(caught.value)
     assert "x.npz" in str(caught.value)
+
+
+def test_rows_that_a_file_lists_as_unlabelled_are_left_out(tmp_path, codes):
+    arrays = codes.to_arrays() | {"labels": np.array([0, -1, 1, 0, -1, 1]), "unlabelled": np.array([1, 4])}
+    np.savez(tmp_path / "x.npz", **arrays)
+    found = LabelledCodes.load(tmp_path / "x.npz")
+    assert found.codes == codes[[0, 2, 3, 5]]
+    assert found.labels.to_array().tolist() == [0, 1, 0, 1]

@@ -19,7 +19,7 @@ from ddsh.backbones.network import Network
 from ddsh.backbones.registry import build_network
 from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
-from ddsh.labels import PairLabels, as_labels
+from ddsh.labels import PairLabels, SingleLabels, as_labels
 from ddsh.methods._bqp import full_objective
 from ddsh.methods._similarity import similarity
 from ddsh.methods.cosdish import COSDISH
@@ -537,3 +537,81 @@ def test_a_loss_with_parameters_is_described_in_plain_values(images):
     for bad in ({"kind": "logistic", "colour": 1}, {"scale": 3}, 5):
         with pytest.raises(InvalidInput):
             _make(loss=bad).fit(*images)
+
+
+def test_few_images_get_a_smaller_omega_and_schedule():
+    method = DDSH(16).adapted(90)
+    settings = method.settings()
+    assert (settings.n_omega, settings.solver, settings.sampling, settings.start) == (
+        45,
+        "local",
+        "stratified",
+        "cosdish",
+    )
+    schedule = PRESETS["tuned"].training
+    assert settings.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
+    assert DDSH(16).adapted(150).settings().n_omega == 75
+
+
+@pytest.mark.parametrize("cls", [DDSH, DDSH0, DDSHMAC])
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_enough_images_change_nothing(cls, preset):
+    method = cls(16, preset=preset)
+    enough = max(200, 4 * method.settings().training.batch_size)
+    assert method.adapted(enough) is method
+    assert method.adapted(5000) is method
+
+
+def test_parameters_that_were_given_are_not_adapted(images):
+    method = DDSH(16, n_omega=100, solver="exact", sampling="random", start="random", training=FAST)
+    assert method.adapted(20).get_params() == method.get_params()
+    assert DDSH(16, n_omega=100).adapted(90).settings().start == "cosdish"
+    named = DDSH(16, training=FAST).adapted(20, given=["epochs"])
+    assert (named.training.epochs, named.training.batch_size, named.n_omega) == (FAST.epochs, 16, 10)
+    assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2**0.5)
+    assert DDSH(16).adapted(20, given=["learning_rate"]).training.learning_rate == 0.05
+    with pytest.raises(InvalidInput, match=r"n_omega is 100 but there are only 90 images.*adapted\(90\)"):
+        DDSH(8, backbone=Tiny(), training=FAST, n_omega=100).fit(images[0][:90], images[1][:90])
+
+
+def test_an_adapted_method_learns_from_few_images_and_leaves_the_original(images):
+    pixels, labels = images
+    few = [
+        *np.flatnonzero(labels < 2)[:20],
+        int(np.flatnonzero(labels == 2)[0]),
+    ]  # two classes, and one image of a third
+    original = DDSH(8, backbone=Tiny(), preset="scratch")
+    before = original.get_params()
+    method = original.adapted(len(few)).fit(pixels[few], labels[few])
+    assert original.get_params() == before
+    assert len(method.history_) == method.settings().training.epochs
+    assert method.describe_params()["n_omega"] == 10
+    codes = method.encode(pixels)
+    same = codes[np.flatnonzero(labels == 0)].signs().mean(0) @ codes[np.flatnonzero(labels == 0)].signs().mean(0)
+    other = codes[np.flatnonzero(labels == 0)].signs().mean(0) @ codes[np.flatnonzero(labels == 1)].signs().mean(0)
+    assert same > other
+
+
+@pytest.mark.parametrize("n_items", [2, 3, 16, 63, 64, 65, 255, 256, 1000])
+def test_a_schedule_for_few_images_takes_enough_steps(n_items):
+    schedule = Training(epochs=12, learning_rate=0.05, batch_size=64)
+    suited = schedule.for_few(n_items)
+    assert suited.batch_size in (16, 32, 64)
+    assert suited.epochs * -(-n_items // suited.batch_size) >= 30
+    assert (suited == schedule) == (n_items >= 256)
+    assert suited.learning_rate == pytest.approx(0.05 * (suited.batch_size / 64) ** 0.5)
+    assert schedule.for_few(n_items, given=["epochs", "batch_size"]) == schedule
+
+
+def test_the_network_of_a_two_step_method_is_adapted_too():
+    method = COSDISH(16, extension="cnn")
+    adapted = method.adapted(40).describe_params()["extension"]["training"]
+    assert adapted["batch_size"] == 16
+    assert method.adapted(5000) is method
+    assert COSDISH(16, extension="linear").adapted(5).extension == "linear"
+
+
+def test_items_without_a_label_are_refused_with_their_number(images):
+    labels = SingleLabels(np.where(np.arange(150) < 4, -1, images[1]), missing=-1)
+    with pytest.raises(InvalidInput, match="4 of 150 items have no label"):
+        _make().fit(images[0], labels)

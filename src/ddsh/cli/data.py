@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ddsh.cli.display import show_help_if_alone
-from ddsh.cli.options import Json, Root, writable_folder
+from ddsh.cli.options import Json, QueriesPerClass, Root, writable_folder
 
 __all__ = ["app"]
 
@@ -49,23 +49,19 @@ def check(
     root: Root = None,
     protocol: Annotated[str | None, typer.Option(help="Protocol of the split; the dataset's own by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    query_per_class: Annotated[int | None, typer.Option(min=1, help="Queries per class in the split.")] = None,
+    queries_per_class: QueriesPerClass = None,
     images: Annotated[Path | None, typer.Option(help="Folder that the paths of a list are relative to.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if any file is broken.")] = False,
     json: Json = False,
 ) -> None:
     """Read every image: class counts, sizes, broken files, duplicates, and queries that are also in the database."""
-    from dataclasses import replace
-
     from ddsh.cli.display import print_json, show_dataset_report
     from ddsh.cli.progress import Progress
     from ddsh.datasets import check_dataset, get_protocol, load
 
     with Progress("Reading files", "files") as progress:
         dataset = load(name_or_path, root=root, images_root=images, strict=strict, on_progress=progress.on_count)
-    rule = get_protocol(protocol or dataset.protocol)
-    if query_per_class:
-        rule = replace(rule, query_per_class=query_per_class, n_query=None)
+    rule = get_protocol(protocol or dataset.protocol).with_options(query_per_class=queries_per_class)
     with Progress("Checking images", "images") as progress:
         report = check_dataset(dataset, rule, seed, progress.on_count)
     if json:

@@ -80,7 +80,8 @@ def show_datasets(cards: Sequence["DatasetCard"], root: Path | None) -> None:
 
 def show_dataset_report(report: "DatasetReport") -> None:
     """Show the report of a dataset check."""
-    typer.echo(f"{report.name}: {report.n_images:,} images, {report.labels_per_image:.2f} labels each")
+    unlabelled = f"{report.n_unlabelled:,} of them unlabelled, the others with " if report.n_unlabelled else ""
+    typer.echo(f"{report.name}: {report.n_images:,} images, {unlabelled}{report.labels_per_image:.2f} labels each")
     classes = [(name, f"{count:,}") for name, count in report.class_counts.items()]
     print_table(_make_table(("class", "images"), classes, "lr"))
     sizes = [f"{size} ({count:,})" for size, count in report.sizes.items()]

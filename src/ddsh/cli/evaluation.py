@@ -1,11 +1,11 @@
 """Commands that score models and codes."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ddsh.cli.options import Data, Device, Json, ModelFolder, Root
+from ddsh.cli.options import Data, Device, Json, ModelFolder, NQuery, QueriesPerClass, Root
 
 __all__ = ["evaluate", "score"]
 
@@ -15,6 +15,11 @@ def evaluate(
     data: Data,
     protocol: Annotated[str | None, typer.Option(help="Protocol of the split; the model's by default.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the split; the model's by default.")] = None,
+    queries_per_class: QueriesPerClass = None,
+    n_query: NQuery = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Compute MAP on the first K items only; the protocol's by default.")
+    ] = None,
     root: Root = None,
     device: Device = "auto",
     json: Json = False,
@@ -23,23 +28,32 @@ def evaluate(
     from ddsh.cli.display import show_scores
     from ddsh.cli.progress import Progress
     from ddsh.datasets import get_protocol, load
-    from ddsh.errors import InvalidInput
+    from ddsh.errors import DataError, InvalidInput
     from ddsh.evaluation import evaluate_fitted
     from ddsh.model import Model
 
     fitted = Model.load(model, device=device)
     with Progress("Reading files", "files") as progress:
         dataset = load(data, root=root, on_progress=progress.on_count)
-    is_same = fitted.about.get("dataset") == dataset.name
-    rule = get_protocol(protocol or (fitted.about["protocol"] if is_same else dataset.protocol))
-    split = rule.split(dataset, fitted.about.get("seed", 0) if seed is None else seed)
-    if is_same and fitted.about["split"] != split.fingerprint:
+    if len(dataset.unlabelled) == len(dataset):
+        raise DataError(f"{data}: no image has a label, so nothing can be scored; label some of them.")
+    about = fitted.about
+    is_same = about.get("dataset") == dataset.name
+    options: dict[str, Any] = {"query_per_class": queries_per_class, "n_query": n_query}
+    is_changed = any(option is not None for option in (protocol, seed, *options.values()))
+    if is_same and protocol is None and not any(options.values()):
+        options = about.get("protocol_options", {})
+    rule = get_protocol(protocol or (about["protocol"] if is_same else dataset.protocol)).with_options(**options)
+    split = rule.split(dataset, about.get("seed", 0) if seed is None else seed)
+    if is_same and about["split"] != split.fingerprint:
+        advice = "leave out --protocol, --seed, --queries-per-class and --n-query"
+        if not is_changed:
+            advice = "its images or labels have changed since; train again, or evaluate on other images"
         raise InvalidInput(
-            "The model was trained on another split of this dataset, so its training images may be queries;"
-            " leave out --protocol and --seed."
+            f"The model was trained on another split of this dataset, so its training images may be queries; {advice}."
         )
     with Progress("Evaluating"):
-        result = evaluate_fitted(fitted, dataset, split)
+        result = evaluate_fitted(fitted, dataset, split, top_k=top_k)
     if json:
         typer.echo(result.to_json(), nl=False)
     else:

@@ -7,6 +7,7 @@ import typer
 
 from ddsh.cli.options import (
     BackboneName,
+    BatchSize,
     Bits,
     CacheDir,
     Device,
@@ -17,8 +18,12 @@ from ddsh.cli.options import (
     MethodName,
     ModelFolder,
     NFrozen,
+    NQuery,
+    NTrain,
+    Part,
     Preset,
     ProtocolName,
+    QueriesPerClass,
     Root,
     Seed,
     Weights,
@@ -27,7 +32,7 @@ from ddsh.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from ddsh.datasets import Dataset
+    from ddsh.datasets import Dataset, Split
     from ddsh.images import Images
     from ddsh.model import Model
 
@@ -108,15 +113,23 @@ def train(
     weights: Weights = None,
     preset: Preset = None,
     epochs: Epochs = None,
+    batch_size: BatchSize = None,
     learning_rate: Annotated[float | None, typer.Option(help="Learning rate at the start.")] = None,
     protocol: ProtocolName = None,
+    queries_per_class: QueriesPerClass = None,
+    n_query: NQuery = None,
+    n_train: NTrain = None,
+    part: Part = None,
     seed: Seed = 0,
     root: Root = None,
     device: Device = "auto",
     cache_dir: CacheDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
 ) -> None:
-    """Train a model on the training images of a dataset, or on the labels given in a search index."""
+    """Train a model on the training images of a dataset, or on the labels given in a search index.
+
+    Unlabelled images are left out. Number of queries, batch size and epochs adapt to few images, unless they are given.
+    """
     import os
     import shutil
     import tempfile
@@ -128,46 +141,64 @@ def train(
     from ddsh.errors import ArtefactError, InvalidInput
     from ddsh.evaluation.evaluator import versions
     from ddsh.images import SomeImages
+    from ddsh.model import Model
 
     if (out / "model.json").exists():
         raise InvalidInput(f"{out} holds a model already; choose another folder or remove it.")
+    schedule = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     model = build_model(
         method,
         params={"n_bits": bits, "seed": seed, "preset": preset},
-        training={"epochs": epochs, "learning_rate": learning_rate},
+        training=schedule,
         backbone={"name": backbone, "image_size": image_size, "n_frozen": n_frozen, "weights": weights},
         cache_dir=cache_dir,
         device=device,
         look_bits=look_bits,
     )
-    everything: Any = ()
+    own = model.require_method()
+    if own.inputs == "images":
+        from ddsh.backbones.network import choose_device
+
+        choose_device(device)
     with Progress("Reading files", "files") as progress:
         if from_index is not None and data is None:
             dataset, everything = _read_index(from_index)
         elif data is not None and from_index is None:
-            dataset = load(data, root=root, on_progress=progress.on_count)
+            dataset, everything = load(data, root=root, on_progress=progress.on_count), None
         else:
             raise InvalidInput("Give DATA or --from-index, one of them.")
-    split = get_protocol(protocol or dataset.protocol).split(dataset, seed)
+    source = str(from_index if data is None else data)
+    rule = get_protocol(protocol or dataset.protocol)
+    options: dict[str, Any] = {"query_per_class": queries_per_class, "n_query": n_query}
+    options |= {"n_train": n_train, "part": part}
+    _check_trainable(dataset, source, part, needs_classes=own.card.supervision == "supervised")
+    split = rule.with_options(**options).split(dataset, seed)
+    given = [name for name, value in schedule.items() if value is not None]
+    adapted = own.adapted(len(split.train), given)
     images, labels = SomeImages(dataset.images, split.train), dataset.labels.take(split.train)
     checkpoints = out / "checkpoints"
     start = time.perf_counter()
     # torchrun sets these variables: every process trains, and the first one reports and saves.
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    if rank == 0:
+        _explain(dataset, source, split, changes=_differences(own.describe_params(), adapted.describe_params()))
+    if adapted is not own:
+        model = Model(adapted, model.backbone, look_bits)
     group: Any = nullcontext()
-    if n_processes > 1 and model.method is not None and model.method.inputs == "images":
+    if n_processes > 1 and own.inputs == "images":
         from ddsh.methods import joined
 
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
     with group, Progress("Training", quiet=rank != 0) as progress:
         model.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=progress.on_step)
-        if model.look_bits and len(everything) > len(images):
+        if model.look_bits and everything is not None and len(everything) > len(images):
             model.fit_look(everything, model.look_bits)
     if rank != 0:
         return
     about = {
         "dataset": dataset.name,
-        "protocol": split.protocol.name,
+        "protocol": rule.name,
+        "protocol_options": {name: value for name, value in options.items() if value is not None},
         "seed": seed,
         "split": split.fingerprint,
         "n_train": len(split.train),
@@ -192,6 +223,8 @@ def train(
 
 def _read_index(folder: Path) -> "tuple[Dataset, Images]":
     """Return the labelled images of a search index and all its images; say how many files are missing."""
+    from dataclasses import replace
+
     from ddsh.search import ImageSearch
     from ddsh.search.labelled_entries import labelled_entries
 
@@ -205,7 +238,58 @@ def _read_index(folder: Path) -> "tuple[Dataset, Images]":
             f"{len(dataset.skipped):,} files cannot be read and are left out, such as {first.path} ({first.reason})",
             err=True,
         )
-    return dataset, images
+    return replace(dataset, skipped=()), images
+
+
+def _check_trainable(dataset: "Dataset", source: str, part: str | None, *, needs_classes: bool) -> None:
+    """Raise if there is nothing to learn from: no labels, one class, or no such part."""
+    from ddsh.errors import DataError
+
+    look = f"Search by look needs no labels: ddsh index {source} --out my-index"
+    if len(dataset.unlabelled) == len(dataset):
+        raise DataError(f"{source}: no image has a label, so there is nothing to learn from; label some. {look}")
+    if needs_classes and len(dataset.labels.classes()) == 1:
+        name = dataset.class_names[int(dataset.labels.classes()[0])]
+        raise DataError(f"{source}: {name!r} is its only class, so there is nothing to tell apart; add others. {look}")
+    if part is not None and part not in dataset.parts:
+        known = ", ".join(sorted(dataset.parts)) or "none"
+        raise DataError(f"{source} has no part {part!r} (it has: {known}); leave out --part or give one of these.")
+
+
+def _explain(dataset: "Dataset", source: str, split: "Split", changes: list[str]) -> None:
+    """Print on standard error which images are left out, and what was adapted to few images."""
+    if n_unlabelled := len(dataset.unlabelled):
+        typer.echo(
+            f"{len(dataset) - n_unlabelled:,} images are labelled, {n_unlabelled:,} are not: those are left out here,"
+            " but can be indexed.",
+            err=True,
+        )
+    if dataset.skipped:
+        first = dataset.skipped[0]
+        more = (
+            f"{len(dataset.skipped):,} entries cannot be used and are left out, such as {first.path} ({first.reason})"
+        )
+        typer.echo(f"{more}; see: ddsh data check {source}", err=True)
+    per_class = split.protocol.query_per_class
+    if per_class is not None and split.protocol.query_share is not None:
+        n_classes, counts = len(dataset.labels.classes()), dataset.labels.take(split.query).counts()
+        if any(count < per_class for count in counts.values()) or len(counts) < n_classes:
+            without = n_classes - len(counts)
+            none = f" ({without:,} {'class has' if without == 1 else 'classes have'} none)" if without else ""
+            changes = [f"{len(split.query):,} queries instead of {per_class:,} per class{none}", *changes]
+    if changes:
+        typer.echo(f"Adapted to {len(split.train):,} training images: {', '.join(changes)}.", err=True)
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the parameters that differ, such as ``epochs 24``, at any depth."""
+    found = []
+    for name, value in after.items():
+        if isinstance(value, dict):
+            found += _differences(before.get(name) or {}, value)
+        elif value != before.get(name):
+            found.append(f"{name} {value}")
+    return found
 
 
 def encode(
@@ -238,6 +322,8 @@ def encode(
         else:
             dataset = load(images, root=root, on_progress=progress.on_count)
             source, skipped, labels = dataset.images, dataset.skipped, label_arrays(dataset.labels)
+            if len(dataset.unlabelled):
+                labels["unlabelled"] = dataset.unlabelled
     with Progress("Encoding", "images") as progress:
         codes = loaded.encode(source, progress.on_count)
     names = np.array([source.name(row) for row in range(len(source))])

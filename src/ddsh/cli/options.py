@@ -11,6 +11,7 @@ from ddsh.errors import ArtefactError, InvalidInput
 
 __all__ = [
     "BackboneName",
+    "BatchSize",
     "Bits",
     "CacheDir",
     "Data",
@@ -23,8 +24,12 @@ __all__ = [
     "MethodName",
     "ModelFolder",
     "NFrozen",
+    "NQuery",
+    "NTrain",
+    "Part",
     "Preset",
     "ProtocolName",
+    "QueriesPerClass",
     "Root",
     "Seed",
     "Weights",
@@ -70,6 +75,7 @@ def _write_something(path: Path, folder: Path) -> None:
 BackboneName: TypeAlias = Annotated[
     str | None, typer.Option(help="Network: a name or module:function; the method's own by default.")
 ]
+BatchSize: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Images in a mini-batch.")]
 Bits: TypeAlias = Annotated[int, typer.Option(help="Code length.")]
 CacheDir: TypeAlias = Annotated[
     Path | None,
@@ -87,12 +93,23 @@ LookBits: TypeAlias = Annotated[
 ]
 MethodName: TypeAlias = Annotated[str, typer.Option(help="Name of a method (see: ddsh methods), or module:Class.")]
 ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
+NQuery: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Number of all queries, drawn at random, instead of queries per class.")
+]
+NTrain: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of training images; all by default.")]
 NFrozen: TypeAlias = Annotated[
     int | None, typer.Option(min=0, help="Number of first stages of the backbone that are not trained.")
 ]
+Part: TypeAlias = Annotated[str | None, typer.Option(help="Part of the dataset to learn from, such as train.")]
 Preset: TypeAlias = Annotated[str | None, typer.Option(help="Preset of the method, such as paper.")]
 ProtocolName: TypeAlias = Annotated[
     str | None, typer.Option(help="Protocol of the split; the dataset's own by default.")
+]
+QueriesPerClass: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--queries-per-class", "--query-per-class", min=1, help="Queries of each class; of a small class all but one."
+    ),
 ]
 Root: TypeAlias = Annotated[
     Path | None, typer.Option("--root", "--data", envvar="DDSH_DATA", help="Folder that holds the datasets.")

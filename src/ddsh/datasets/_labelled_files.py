@@ -15,7 +15,7 @@ from scipy import sparse
 from ddsh.datasets.base import Dataset, ProgressCallback, Skipped
 from ddsh.errors import BrokenImage, DataError
 from ddsh.images import FileImages, check_file, read_image
-from ddsh.labels import as_labels
+from ddsh.labels import Labels, SingleLabels, as_labels
 
 __all__ = ["PARTS", "LabelledFile", "build_dataset", "check_text", "find_readable", "reading"]
 
@@ -24,13 +24,14 @@ PARTS = ("query", "train", "database")
 
 _BATCH = 1024
 _N_NAMED = 5
+_MISSING = -1
 # A line break means an unclosed quote; JSON escapes can produce NUL and lone surrogates.
 _NO_TEXT = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class LabelledFile:
-    """Path, labels and part of an image file that may not be readable."""
+    """Path, labels and part of an image file that may not be readable; without labels it is unlabelled."""
 
     path: Path
     labels: tuple[str, ...]
@@ -134,13 +135,16 @@ def build_dataset(
         raise DataError(f"{source}: {problem}: {named}{more}. Mend or remove them.")
     class_names = tuple(sorted({label for file in files for label in file.labels}))
     position = {label: number for number, label in enumerate(class_names)}
-    columns = np.array([position[label] for file in files for label in file.labels], np.int64)
+    unlabelled = np.array([row for row, file in enumerate(files) if not file.labels], np.int64)
+    labels: Labels
     if many:
+        columns = np.array([position[label] for file in files for label in file.labels], np.int64)
         starts = np.cumsum([0, *(len(file.labels) for file in files)])
         ones = np.ones(len(columns), np.int32)
         labels = as_labels(sparse.csr_array((ones, columns, starts), shape=(len(files), len(class_names))))
     else:
-        labels = as_labels(columns)
+        values = np.array([position[file.labels[0]] if file.labels else _MISSING for file in files], np.int64)
+        labels = SingleLabels(values, _MISSING if len(unlabelled) else None)
     part_of_row = np.array([file.part for file in files])
     rows = {part: np.flatnonzero(part_of_row == part).astype(np.int64) for part in parts}
     for part in parts:
@@ -148,4 +152,4 @@ def build_dataset(
             raise DataError(f"{source}: no image of the part {part} can be read; mend them or leave out the column.")
     protocol = "given" if {"query", "database"} <= rows.keys() else "own"
     images = FileImages([file.path for file in files])
-    return Dataset(name, images, labels, class_names, rows, protocol, tuple(skipped))
+    return Dataset(name, images, labels, class_names, rows, protocol, tuple(skipped), unlabelled)

@@ -1,4 +1,4 @@
-"""Dataset: labelled images, class names, and predefined parts."""
+"""Dataset: images with labels, class names, and predefined parts."""
 
 import base64
 import html
@@ -42,7 +42,7 @@ class Skipped:
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A set of labelled images.
+    """A set of images, all or some of them labelled.
 
     Parameters
     ----------
@@ -60,6 +60,9 @@ class Dataset:
         Name of the default protocol.
     skipped : tuple of Skipped
         Files that were left out because they cannot be read.
+    unlabelled : ndarray of int
+        Row numbers of images whose labels are unknown, in ascending order. No protocol draws them; they can be encoded
+        and indexed. An image that is known to have none of the classes is not among them.
     """
 
     name: str
@@ -69,16 +72,20 @@ class Dataset:
     parts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     protocol: str = "own"
     skipped: tuple[Skipped, ...] = ()
+    unlabelled: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         if len(self.images) != len(self.labels):
             raise DataError(f"{self.name}: {len(self.images)} images but {len(self.labels)} labels.")
+        if self.labels.labelled()[self.unlabelled].any():
+            raise DataError(f"{self.name}: images that have a label are listed as unlabelled.")
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __repr__(self) -> str:
-        return f"Dataset({self.name}: {len(self):,} images, {len(self.class_names):,} classes)"
+        without = f", {len(self.unlabelled):,} unlabelled" if len(self.unlabelled) else ""
+        return f"Dataset({self.name}: {len(self):,} images, {len(self.class_names):,} classes{without})"
 
     def _repr_html_(self) -> str:
         """Return a table of the first classes with counts and thumbnails, for notebooks."""

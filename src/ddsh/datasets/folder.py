@@ -20,8 +20,9 @@ def load_folder(
 ) -> Dataset:
     """Load a folder that has one subfolder per class.
 
-    Images are found at any depth below a class folder, in the order of their names. Hidden files and folders, files
-    that are no images, and linked folders inside a class folder are ignored.
+    Images are found at any depth below a class folder, in the order of their names; images directly in `root` are
+    unlabelled and come last. Hidden files and folders, files that are no images, and linked folders inside a class
+    folder are ignored.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def load_folder(
     Returns
     -------
     Dataset
-        With one label per image.
+        With one label per image of a class folder.
 
     Raises
     ------
@@ -53,22 +54,22 @@ def load_folder(
         visible = sorted((path for path in root.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
         folders = [path for path in visible if path.is_dir()]
         loose = [path for path in visible if not path.is_dir() and is_image_name(path.name)]
-        if not folders and loose:
-            raise DataError(
-                f"{root} is unlabelled: {len(loose)} images but no subfolders; move them into one subfolder per class, "
-                "or list them with their labels in a CSV or JSONL table."
-            )
-        if not folders:
+        if not folders and not loose:
             raise DataError(f"{root} has no images and no subfolders; give a folder that has one subfolder per class.")
         for folder in folders:
             check_text(folder.name, "the folder name", str(root))
         files = [LabelledFile(path, (folder.name,)) for folder in folders for path in find_images(folder)]
+    if not files and loose:
+        raise DataError(
+            f"{root} is unlabelled: {len(loose)} images, none in a subfolder; move them into one subfolder per class,"
+            " or list them with their labels in a CSV or JSONL table. Search by look needs no labels:"
+            f" ddsh index {root} --out my-index"
+        )
     if not files:
         raise DataError(f"{root}: its {len(folders)} subfolders hold no images; put each class's images into one.")
-    readable, broken = find_readable(files, verify, on_progress)
+    readable, broken = find_readable([*files, *(LabelledFile(path, ()) for path in loose)], verify, on_progress)
     present = {label for file in readable for label in file.labels}
     skipped = [
-        *(Skipped(str(path), "not in a class folder") for path in loose),
         *broken,
         *(Skipped(str(path), "class left out: no readable image") for path in folders if path.name not in present),
     ]
@@ -105,8 +106,10 @@ def load_unlabelled(
 
 
 def is_unlabelled(path: str | os.PathLike[str]) -> bool:
-    """Return whether `path` is an image, or a folder with images directly in it."""
+    """Return whether `path` is an image, or a folder with images directly in it and none in subfolders."""
     path = Path(path)
     if path.is_dir():
-        return any(is_image_name(child.name) for child in path.iterdir() if child.is_file())
+        visible = [child for child in path.iterdir() if not child.name.startswith(".")]
+        has_loose = any(is_image_name(child.name) for child in visible if child.is_file())
+        return has_loose and not any(find_images(child) for child in visible if child.is_dir())
     return path.is_file() and is_image_name(path.name)

@@ -27,7 +27,7 @@ class DatasetReport:
     class_counts : dict of str to int
         Number of images of each class.
     labels_per_image : float
-        Mean number of labels per image.
+        Mean number of labels per labelled image.
     sizes : dict of str to int
         Number of images of each size ``width x height``, most frequent first.
     broken : tuple of Skipped
@@ -42,6 +42,8 @@ class DatasetReport:
         Fingerprint of the split, or None if the dataset cannot be split by this protocol.
     no_split : str or None
         Why it cannot be split.
+    n_unlabelled : int
+        Number of images without a label.
     """
 
     name: str
@@ -57,6 +59,7 @@ class DatasetReport:
     seed: int
     split: str | None
     no_split: str | None
+    n_unlabelled: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -99,7 +102,7 @@ def check_dataset(
         n_images=len(dataset),
         n_readable=len(digests),
         class_counts=counts,
-        labels_per_image=sum(counts.values()) / max(len(dataset), 1),
+        labels_per_image=sum(counts.values()) / max(len(dataset) - len(dataset.unlabelled), 1),
         sizes=dict(sizes.most_common()),
         broken=dataset.skipped + broken,
         n_duplicates=len(digests) - len(set(digests.values())),
@@ -108,6 +111,7 @@ def check_dataset(
         seed=seed,
         split=split.fingerprint if split else None,
         no_split=reason,
+        n_unlabelled=len(dataset.unlabelled),
     )
 
 

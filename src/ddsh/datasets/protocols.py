@@ -68,7 +68,9 @@ class Split:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the protocol, the seed and all row numbers: equal fingerprints mean equal splits."""
-        head = {"protocol": asdict(self.protocol), "seed": self.seed}
+        # `query_share` came later: fingerprints of older results stay valid, and the rows say what it did.
+        facts = asdict(self.protocol, dict_factory=lambda pairs: {k: v for k, v in pairs if k != "query_share"})
+        head = {"protocol": facts, "seed": self.seed}
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
         for rows in (self.query, self.train, self.database):
             digest.update(len(rows).to_bytes(8, "little"))
@@ -124,7 +126,7 @@ class Split:
 
 @dataclass(frozen=True, repr=False)
 class Protocol:
-    """A rule that splits a dataset.
+    """A rule that splits a dataset; images without labels belong to no part of a split.
 
     Parameters
     ----------
@@ -147,6 +149,9 @@ class Protocol:
         Keep the share of each class among the training images; otherwise draw at random.
     top_k : int, optional
         Number of results that mean average precision considers; all by default.
+    query_share : float, optional
+        Adapt `query_per_class` to small classes: at most this share of a class becomes query, but one image at least,
+        and one is left; a class of one image has no query. By default a class that is too small is an error.
     """
 
     name: str
@@ -158,6 +163,7 @@ class Protocol:
     n_train: int | None = None
     stratified: bool = True
     top_k: int | None = None
+    query_share: float | None = None
 
     def __post_init__(self) -> None:
         if self.query_per_class is not None and self.n_query is not None:
@@ -166,6 +172,8 @@ class Protocol:
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise InvalidInput(f"{field} must be at least 1; got {value}.")
+        if self.query_share is not None and not 0 < self.query_share <= 1:
+            raise InvalidInput(f"query_share must be above 0 and at most 1; got {self.query_share}.")
         if self.query_per_class is None and self.n_query is None and self.query_from is None:
             raise InvalidInput("A protocol needs query_per_class, n_query or query_from.")
 
@@ -190,7 +198,7 @@ class Protocol:
         rng = np.random.Generator(np.random.PCG64(seed))
         pool = _part(dataset, self.query_from)
         if self.query_per_class is not None:
-            query = _draw_per_class(dataset, pool, self.query_per_class, self.database_from is None, rng)
+            query = self._draw_per_class(dataset, pool, rng)
         elif self.n_query is None:
             query = pool
         elif self.n_query < len(pool):
@@ -223,6 +231,80 @@ class Protocol:
         listed: list[int] = np.intersect1d(_part(dataset, self.database_from), query).tolist()
         return listed
 
+    def with_options(
+        self,
+        *,
+        query_per_class: int | None = None,
+        n_query: int | None = None,
+        n_train: int | None = None,
+        part: str | None = None,
+    ) -> Self:
+        """Return the protocol with the options that are not None; its name then ends in ``-custom``.
+
+        Parameters
+        ----------
+        query_per_class : int, optional
+            Number of queries of every class; of a class that has fewer images, all but one.
+        n_query : int, optional
+            Number of queries at random, instead.
+        n_train : int, optional
+            Number of training images.
+        part : str, optional
+            Part of the dataset that training images are drawn from.
+        """
+        if query_per_class is not None and n_query is not None:
+            raise InvalidInput("Give the number of queries per class or of all queries, not both.")
+        changes: dict[str, Any] = {}
+        if query_per_class is not None or n_query is not None:
+            changes |= {"query_per_class": query_per_class, "n_query": n_query}
+            changes["query_share"] = None if self.query_share is None else 1.0
+        if n_train is not None:
+            changes["n_train"] = n_train
+        if part is not None:
+            changes["train_from"] = part
+        return replace(self, name=f"{self.name}-custom", **changes) if changes else self
+
+    def _draw_per_class(self, dataset: Dataset, pool: RowNumbers, rng: np.random.Generator) -> RowNumbers:
+        """Draw queries of every class, none twice; if all images are database too, one of each class must remain."""
+        assert self.query_per_class is not None, "the caller draws per class"
+        labels = dataset.labels.take(pool)
+        keep_one = self.database_from is None
+        free = np.ones(len(pool), np.bool_)
+        drawn = []
+        counts = dict.fromkeys(dataset.labels.counts(), 0) | labels.counts()
+        if self.query_share is not None and keep_one:
+            for label, count in counts.items():
+                if count == 1:  # as a query it would have nothing to find
+                    free &= ~labels.having(label)
+        for label in _rare_first(counts):
+            candidates = np.flatnonzero(free & labels.having(label))
+            n_wanted = self.query_per_class
+            if self.query_share is not None:
+                share = max(1, int(self.query_share * counts[label]))
+                n_wanted = max(0, min(n_wanted, share, len(candidates) - keep_one))
+            elif len(candidates) < n_wanted + keep_one:
+                one_more = "and one database image " if keep_one else ""
+                raise DataError(
+                    f"{dataset.name}: class {dataset.class_names[label]!r} has {len(candidates):,} images to draw from,"
+                    f" but {n_wanted:,} queries {one_more}of each class are needed;"
+                    " ask for fewer queries per class or add images."
+                )
+            chosen = _shuffled(candidates, rng)[:n_wanted]
+            free[chosen] = False
+            drawn.append(pool[chosen])
+        for label in counts if keep_one and self.query_share is None else ():
+            if not (free & labels.having(label)).any():
+                raise DataError(
+                    f"{dataset.name}: all {counts[label]:,} images of class {dataset.class_names[label]!r} became"
+                    " queries; ask for fewer queries per class or add images."
+                )
+        if not drawn:
+            raise DataError(f"{dataset.name}: no labelled images to draw queries from.")
+        query = np.concatenate(drawn)
+        if not len(query):
+            raise DataError(f"{dataset.name}: no class has two images, so there is nothing to find; add images.")
+        return query
+
 
 PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
@@ -241,7 +323,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol("sample", query_from="query", database_from="database", n_train=5000),
         Protocol("mnist", query_per_class=100, query_from="test", database_from="train", n_train=5000),
         Protocol("given", query_from="query", database_from="database", train_from="train"),
-        Protocol("own", query_per_class=10),
+        Protocol("own", query_per_class=10, query_share=0.25),
     )
 }
 """The protocols, by name: the paper's three, MNIST, the sample, predefined parts (given), your own images (own)."""
@@ -372,13 +454,14 @@ def get_protocol(name: str) -> Protocol:
 
 
 def _part(dataset: Dataset, name: str | None) -> RowNumbers:
-    """Return the rows of a part in ascending order; all rows if no part is named."""
+    """Return the labelled rows of a part in ascending order; all labelled rows if no part is named."""
     if name is None:
-        return np.arange(len(dataset))
+        return np.delete(np.arange(len(dataset)), dataset.unlabelled)
     if name not in dataset.parts:
         known = ", ".join(sorted(dataset.parts)) or "none"
         raise DataError(f"{dataset.name} has no part {name!r} (it has: {known}); choose another protocol.")
-    return np.sort(dataset.parts[name])
+    rows = np.sort(dataset.parts[name])
+    return rows[~np.isin(rows, dataset.unlabelled)]
 
 
 def _shuffled(rows: RowNumbers, rng: np.random.Generator) -> RowNumbers:
@@ -389,33 +472,3 @@ def _shuffled(rows: RowNumbers, rng: np.random.Generator) -> RowNumbers:
 def _rare_first(counts: Mapping[Any, int]) -> list[Any]:
     """Return the labels, rare ones first."""
     return sorted(counts, key=lambda label: (counts[label], label))
-
-
-def _draw_per_class(
-    dataset: Dataset, pool: RowNumbers, per_class: int, keep_one: bool, rng: np.random.Generator
-) -> RowNumbers:
-    """Draw `per_class` rows of every class, none twice; with `keep_one`, one row of each class must remain."""
-    labels = dataset.labels.take(pool)
-    free = np.ones(len(pool), np.bool_)
-    drawn = []
-    counts = dict.fromkeys(dataset.labels.counts(), 0) | labels.counts()
-    for label in _rare_first(counts):
-        candidates = np.flatnonzero(free & labels.having(label))
-        if len(candidates) < per_class + keep_one:
-            raise DataError(
-                f"{dataset.name}: class {dataset.class_names[label]!r} has {len(candidates):,} images to draw from,"
-                f" but {per_class:,} queries {'and one database image ' if keep_one else ''}of each class are needed;"
-                " ask for fewer queries per class or add images."
-            )
-        chosen = _shuffled(candidates, rng)[:per_class]
-        free[chosen] = False
-        drawn.append(pool[chosen])
-    for label in counts if keep_one else ():
-        if not (free & labels.having(label)).any():
-            raise DataError(
-                f"{dataset.name}: all {counts[label]:,} images of class {dataset.class_names[label]!r} became queries;"
-                " ask for fewer queries per class or add images."
-            )
-    if not drawn:
-        raise DataError(f"{dataset.name}: no labelled images to draw queries from.")
-    return np.concatenate(drawn)

@@ -48,7 +48,8 @@ def evaluate(
     Parameters
     ----------
     model : str, Hasher or Model
-        A model, a method, or the name of a method; it is fitted here.
+        A model, a method, or the name of a method; it is fitted here. The parameters of a method given by name suit
+        the number of training images; see :meth:`ddsh.Hasher.adapted`.
     dataset : str, path or Dataset
         A dataset, its name, or a path; see :func:`ddsh.load`.
     protocol : str or Protocol, optional
@@ -78,13 +79,15 @@ def evaluate(
     >>> ddsh.evaluate("lsh", "sample").map > 0.3
     True
     """
-    fitted: Model = model if isinstance(model, Model) else Model(model, look_bits=0)
     data = (
         dataset if isinstance(dataset, Dataset) else load(os.fspath(dataset), root=None if root is None else Path(root))
     )
     rule = get_protocol(protocol or data.protocol) if not isinstance(protocol, Protocol) else protocol
     start = time.perf_counter()
     split = rule.split(data, seed)
+    fitted: Model = model if isinstance(model, Model) else Model(model, look_bits=0)
+    if isinstance(model, str):
+        fitted = Model(_method_of(fitted).adapted(len(split.train)), look_bits=0)
     labels = data.labels.take(split.train)
 
     def score_epoch(record: dict[str, Any]) -> None:
@@ -105,6 +108,7 @@ def evaluate_fitted(
     *,
     examples: bool = False,
     reranked: bool = False,
+    top_k: int | None = None,
     start: float | None = None,
 ) -> Result:
     """Score a fitted model on the query set of a split.
@@ -119,6 +123,8 @@ def evaluate_fitted(
         Its query and database rows.
     examples, reranked : bool
         See :func:`evaluate`.
+    top_k : int, optional
+        Number of results that mean average precision considers; that of the protocol by default.
     start : float, optional
         Start of the run, by ``time.perf_counter``; now by default.
     """
@@ -128,7 +134,7 @@ def evaluate_fitted(
     database_outputs = model.project(SomeImages(dataset.images, split.database))
     query, database = BinaryCodes.from_outputs(query_outputs), BinaryCodes.from_outputs(database_outputs)
     labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
-    top_k = split.protocol.top_k
+    top_k = split.protocol.top_k if top_k is None else top_k
     result = Result(
         method=model.name,
         n_bits=model.n_bits,

@@ -50,11 +50,15 @@ class LabelledCodes:
         path : path
             An ``.npz`` file with ``labels`` (a vector, or a 0/1 matrix) and codes: in the format of :meth:`save`, or as
             an array (n, n_bits) named ``signs`` (-1/+1), ``bits`` (0/1), ``outputs`` (reals) or ``codes`` (signs or
-            bits).
+            bits). The rows that an array ``unlabelled`` lists are left out.
         """
         arrays = read_npz(path)
         try:
-            return cls(_codes(arrays, path), _labels(arrays, path))
+            codes, labels = _codes(arrays, path), _labels(arrays, path)
+            if "unlabelled" not in arrays:
+                return cls(codes, labels)
+            labelled = np.setdiff1d(np.arange(len(codes)), arrays["unlabelled"])
+            return cls(codes[labelled], labels.take(labelled))
         except ArtefactError:
             raise
         except DdshError as error:

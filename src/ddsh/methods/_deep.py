@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -146,6 +146,17 @@ class DeepHasher(Hasher):
     def search_space(self, labels: Labels) -> dict[str, SearchRange]:
         """Return the parameters that ``ddsh tune`` varies: those of the training schedule."""
         return {f"training.{name}": factor for name, factor in SEARCHED.items()}
+
+    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+        """Return a copy with a schedule for few images; see :meth:`Hasher.adapted`."""
+        schedule = self._schedule()
+        if given is None:
+            given = vars(schedule) if self.training is not None else ()
+        suited = schedule.for_few(n_items, given)
+        if suited == schedule:
+            return self
+        copied: Self = clone(self)
+        return copied.set_params(training=suited)  # type: ignore[no-any-return]
 
     @abstractmethod
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:

@@ -2,7 +2,7 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -103,6 +103,15 @@ class TwoStepHasher(Hasher):
         if as_extension(self.extension).trained_backbone is None:
             return {}
         return {f"extension.training.{name}": factor for name, factor in SEARCHED.items()}
+
+    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+        """Return a copy whose extension suits few items; see :meth:`Hasher.adapted`."""
+        extension = as_extension(self.extension)
+        suited = extension.adapted(n_items)
+        if suited is extension:
+            return self
+        copied: Self = clone(self)
+        return copied.set_params(extension=suited)  # type: ignore[no-any-return]
 
     def _set_learned(self, learned: Learned) -> None:
         self.learned_ = learned

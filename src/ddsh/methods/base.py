@@ -1,7 +1,7 @@
 """Base class of hashing methods."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sized
+from collections.abc import Collection, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 import ddsh
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput, InvalidType
-from ddsh.labels import Labels, LabelsLike, as_labels
+from ddsh.labels import Labels, LabelsLike, SingleLabels, as_labels
 
 if TYPE_CHECKING:
     from ddsh.backbones import Backbone
@@ -86,6 +86,20 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
             leads to a parameter of a parameter: ``training.learning_rate``.
         """
         return {}
+
+    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+        """Return a copy whose parameters suit few training items; itself if there are enough.
+
+        ``ddsh train`` and :func:`ddsh.evaluate` of a method by name use it. `fit` never changes parameters.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of training items.
+        given : collection of str, optional
+            Parameters, and fields of :class:`Training`, that stay as they are; by default all that are not None.
+        """
+        return self
 
     @property
     def inputs(self) -> Literal["features", "images"]:
@@ -225,6 +239,9 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         labels = as_labels(y)
         if len(labels) != len(items):
             raise InvalidInput(f"{len(items)} items but {len(labels)} labels; give one label row per item.")
+        if isinstance(labels, SingleLabels) and not labels.labelled().all():
+            n_without = int((~labels.labelled()).sum())
+            raise InvalidInput(f"{n_without} of {len(labels)} items have no label; give the labelled ones alone.")
         return labels
 
 

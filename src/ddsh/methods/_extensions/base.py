@@ -90,6 +90,10 @@ class Extension(ABC):
         """Return the extension with another backbone, if it takes images."""
         return self
 
+    def adapted(self, n_items: int) -> "Extension":
+        """Return the extension with parameters for few items; itself if there are enough."""
+        return self
+
     @property
     def trained_backbone(self) -> "Backbone | None":
         """The backbone that the extension trains, or None if it takes features."""

@@ -53,6 +53,12 @@ class CNN(Extension):
         """Return the extension with another backbone."""
         return replace(self, backbone=backbone)
 
+    def adapted(self, n_items: int) -> "CNN":
+        """Return the extension with a schedule for few images; itself if there are enough."""
+        regression = self._regression(1)
+        suited = regression.adapted(n_items)
+        return self if suited is regression else replace(self, training=suited.training)
+
     @property
     def trained_backbone(self) -> "Backbone":
         """The backbone that the extension trains."""
