@@ -47,7 +47,9 @@ __all__ = [
     "absolute_path",
     "check_labels",
     "list_images",
+    "map_in_threads",
     "pack_codes",
+    "read_file",
     "read_sample",
 ]
 
@@ -136,7 +138,7 @@ class Indexer:
         report: dict[str, list[Any]] = {name: [] for name in ("added", "known", "moved", "changed", "broken")}
         encoded = n_pixels = 0
         batch: list[_ReadImage] = []
-        for done, item in enumerate(_map_in_threads(self._read, images), 1):
+        for done, item in enumerate(map_in_threads(self._read, images), 1):
             if on_progress:
                 on_progress(done, len(images))
             batch.append(item)
@@ -204,7 +206,7 @@ class Indexer:
                         stored = self._writer.file_at(path)
                     if stored and (stored.n_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns):
                         return item, stored
-                data, mtime_ns = _read_file(path)
+                data, mtime_ns = read_file(path)
             elif isinstance(image, bytes):
                 data, mtime_ns = image, None
             else:
@@ -338,7 +340,7 @@ def read_sample(
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(images))[:n]
     chosen = [images[row] for row in np.sort(order).tolist()]
     found = []
-    for done, image in enumerate(_map_in_threads(read, chosen), 1):
+    for done, image in enumerate(map_in_threads(read, chosen), 1):
         if image is not None:
             found.append(image)
         if on_progress:
@@ -379,7 +381,7 @@ def _to_json(metadata: Mapping[str, Any] | None) -> str | None:
     return text
 
 
-def _read_file(path: Path) -> tuple[bytes, int]:
+def read_file(path: Path) -> tuple[bytes, int]:
     """Return the content of a file and its modification time."""
     check_file(path)
     try:
@@ -411,7 +413,7 @@ def _find_moved(files: Iterable[StoredFile], missing: Sequence[StoredFile], root
     return list(moved)
 
 
-def _map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+def map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """Yield the results of `work` in order, computed in threads a few items ahead to bound the memory."""
     n_threads = os.cpu_count() or 1
     pending: deque[Future[B]] = deque()

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import Image, decode_image
 from ddsh.model import Model
-from ddsh.search.indexer import BATCH, Progress, _map_in_threads, _read_file, pack_codes
+from ddsh.search.indexer import BATCH, Progress, map_in_threads, pack_codes, read_file
 from ddsh.search.store import StagedCodes, StoredFile
 
 __all__ = ["stage_codes"]
@@ -48,7 +48,7 @@ def stage_codes(
         """Return the prepared image of the first file that still has the content."""
         for file in by_content[sha256]:
             try:
-                data, _ = _read_file(file.path)
+                data, _ = read_file(file.path)
                 if hashlib.sha256(data).digest() == sha256:
                     return sha256, model.prepare(decode_image(data))
             except (BrokenImage, InvalidInput):
@@ -56,7 +56,7 @@ def stage_codes(
         return sha256, None
 
     batch: dict[bytes, Image] = {}
-    for number, (sha256, image) in enumerate(_map_in_threads(read, waiting), 1):
+    for number, (sha256, image) in enumerate(map_in_threads(read, waiting), 1):
         if image is not None:
             batch[sha256] = image
         if batch and (len(batch) >= BATCH or number == len(waiting)):

@@ -1,4 +1,4 @@
-"""Request bodies: uploaded images, multipart forms and JSON, read within limits."""
+"""Request bodies: images, multipart forms and JSON, within limits."""
 
 import asyncio
 from collections.abc import Mapping
