@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ddsh import ImageSearch
 from ddsh.methods.lsh import LSH
 from ddsh.model import Model
+from ddsh.search import LabelChange
 
 
 def _save_lsh(folder, seed):
@@ -200,3 +202,61 @@ def test_what_cannot_be_indexed_is_refused_in_one_line(ddsh, fails_in_one_line, 
     outcome = ddsh("index", tmp_path / "broken", "--out", tmp_path / "a", "--backbone", "small")
     fails_in_one_line(outcome, "there is nothing to index")
     assert not (tmp_path / "a").exists()
+
+
+def test_an_index_is_upgraded_to_another_model_and_missing_files_are_named(
+    ddsh, fails_in_one_line, index, photos, tmp_path
+):
+    other = _save_lsh(tmp_path / "other", 7)
+    copy = shutil.copytree(photos, tmp_path / "photos")
+    (copy / "extra.png").write_bytes((copy / "cat" / "0.png").read_bytes() + b" ")
+    assert ddsh("index", "add", index, copy / "extra.png").returncode == 0
+    (copy / "extra.png").unlink()
+    fails_in_one_line(ddsh("index", "upgrade", index, other), "1 of 11 files are missing", "extra.png", "refresh")
+    fails_in_one_line(ddsh("index", "upgrade", index), "no look bits", "--backbone")
+    before = json.loads(ddsh("search", index, 3, "--json").stdout)[0]["hits"]
+    outcome = ddsh("index", "upgrade", index, other, "--remove-missing")
+    assert "1 images removed" in outcome.stdout
+    assert "10 images of 16 bits" in outcome.stdout
+    after = json.loads(ddsh("search", index, 3, "--json").stdout)[0]["hits"]
+    assert {hit["id"]: hit["labels"] for hit in after} == {hit["id"]: hit["labels"] for hit in before if hit["id"] < 11}
+    assert [hit["bits"] for hit in after] != [hit["bits"] for hit in before]
+    fails_in_one_line(ddsh("index", "upgrade", index, other), "nothing to upgrade")
+
+
+def test_an_index_without_look_bits_gets_them(ddsh, photos, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 12, 12, 3), np.uint8)
+    Model(LSH(n_bits=16), "small", 0).fit(pixels).save(tmp_path / "model")
+    ddsh("index", tmp_path / "model", photos, "--out", tmp_path / "index", "--look-bits", 0)
+    assert (
+        "10 images of 16 label and 64 look bits"
+        in ddsh("index", "upgrade", tmp_path / "index", "--look-bits", 64).stdout
+    )
+
+
+def test_labels_of_an_index_train_a_model_that_the_index_is_upgraded_to(ddsh, fails_in_one_line, photos, tmp_path):
+    index, model = tmp_path / "index", tmp_path / "model"
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in photos.rglob("?.png"):
+        shutil.copy(path, flat / f"{path.parent.name}{path.name}")
+    assert ddsh("index", flat, "--out", index, "--backbone", "small").returncode == 0
+    options = ("--out", model, "--method", "cosdish", "--bits", 8, "--backbone", "small", "--look-bits", 64)
+    fails_in_one_line(ddsh("train", "--from-index", index, *options), "has no labels")
+    fails_in_one_line(ddsh("train", *options), "Give DATA or --from-index")
+    fails_in_one_line(ddsh("train", photos, "--from-index", index, *options), "Give DATA or --from-index")
+    with ImageSearch.open(index) as search:
+        ids = {name: search.id_of(flat / name) for name in ("cat0.png", "cat1.png", "dog0.png", "dog1.png")}
+        cats = tuple(number for name, number in ids.items() if name.startswith("cat"))
+        search.change_labels([LabelChange(cats, add=("cat",))])
+        search.change_labels([LabelChange(tuple(set(ids.values()) - set(cats)), add=("dog",))])
+    (flat / "cat1.png").unlink()
+    outcome = ddsh("train", "--from-index", index, *options)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "3 of 10 images are labelled, with 2 labels" in outcome.stderr
+    assert "1 files cannot be read and are left out, such as" in outcome.stderr
+    assert "8 label bits, 64 look bits, trained on 3 images" in outcome.stdout
+    outcome = ddsh("index", "upgrade", index, model, "--remove-missing")
+    assert "9 images of 8 label and 64 look bits" in outcome.stdout
+    hits = json.loads(ddsh("search", index, flat / "dog0.png", "--by", "label", "--json").stdout)[0]["hits"]
+    assert hits[0]["labels"] == ["dog"]

@@ -1,4 +1,4 @@
-"""Kill a process at random moments while it adds or removes images, and see what is left.
+"""Kill a process at random moments while it adds or removes images or upgrades the index, and see what is left.
 
 ``python tests/search/kill_while_writing.py 50`` does so fifty times; the test suite does it ten times.
 """
@@ -35,11 +35,13 @@ class Outcome:
 
 
 def work(job: str, folder: Path, photos: Path, started: Connection) -> None:
-    """Add all photos, or remove all but the first hundred; in a process of its own."""
+    """Add all photos, remove all but the first hundred, or upgrade to the other model; in a process of its own."""
     with ImageSearch.open(folder, wait=30) as search:
         started.send(True)
         if job == "add":
             search.add(photos)
+        elif job == "upgrade":
+            search.upgrade(_model(48 if search.n_bits == 32 else 32))
         else:
             search.remove(search.ids(after=search.ids(limit=100)[-1], limit=10**6))
 
@@ -51,11 +53,12 @@ def kill_often(times: int, folder: Path, seed: int) -> list[Outcome]:
     _make_index(folder)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ddsh.search.engine", "ddsh.methods.lsh", "ddsh.index.buckets"])
-    longest = {job: _run(context, job, folder, photos, None) for job in ("add", "remove")}
+    longest = {job: _run(context, job, folder, photos, None) for job in ("add", "upgrade", "remove")}
     outcomes: list[Outcome] = []
     while sum(not outcome.finished for outcome in outcomes) < times:
         before = _count(folder)
         job = "remove" if before > 4 * BATCH or (before > 100 and rng.random() < 0.2) else "add"
+        job = "upgrade" if rng.random() < 0.3 else job
         took = _run(context, job, folder, photos, rng.uniform(0, longest[job]))
         outcomes.append(Outcome(job, before, check(folder), took >= 0))
         assert len(outcomes) < 10 * times, "hardly any process was killed at work"
@@ -109,9 +112,13 @@ def _write_photos(folder: Path) -> None:
 
 
 def _make_index(folder: Path) -> None:
+    ImageSearch.create(folder / "index", _model(32)).close()
+
+
+def _model(n_bits: int) -> Model:
     rng = np.random.default_rng(1)
     pixels = np.stack([draw(rng, colour) for colour in COLOURS.values()])
-    ImageSearch.create(folder / "index", Model(LSH(n_bits=32)).fit(pixels)).close()
+    return Model(LSH(n_bits=n_bits)).fit(pixels)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from ddsh.index import INDEXES
 from ddsh.look import Look
 from ddsh.methods.lsh import LSH
 from ddsh.model import Model
-from ddsh.search import Busy
+from ddsh.search import Busy, LabelChange
 from ddsh.search.local import write_lock
 
 
@@ -556,3 +556,52 @@ def test_an_image_is_called_by_its_file_or_where_it_has_none_by_its_number(tmp_p
     with ImageSearch.create(tmp_path / "index", model) as search:
         search.add([file, 255 - pixels])
         assert [search.entry(number).name for number in search.ids()] == ["cat.png", f"image {search.ids()[1]}"]
+
+
+def test_labels_are_given_and_taken_and_the_report_says_what_changed(search):
+    search.change_labels(LabelChange((1, 2), add=("dog",)))
+    report = search.change_labels([LabelChange((1, 2, 3, 99), add=("dog", "cat"), remove=("bird",))])
+    assert report.missing == (99,)
+    assert set(report.changes) == {LabelChange((1, 2), add=("cat",)), LabelChange((3,), add=("cat", "dog"))}
+    assert [entry.labels for entry in search.entries([1, 3])] == [("cat", "dog")] * 2
+    assert [hit.id for hit in search.query(1, label="dog")] == [hit.id for hit in search.query(1, label="cat")]
+    assert search.change_labels([LabelChange((1, 2, 3), add=("dog", "cat"))]).changes == ()
+    search.change_labels([change.inverse() for change in reversed(report.changes)])
+    assert [entry.labels for entry in search.entries([1, 2, 3])] == [("dog",), ("dog",), ()]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (LabelChange((1,), add=("",)), "A label is"),
+        (LabelChange((1,), add=("a\nb",)), "A label is"),
+        (LabelChange((1,), add=("a",), remove=("a",)), "given and taken"),
+        (LabelChange(("1",), add=("a",)), "An id is"),
+    ],
+)
+def test_invalid_label_changes_change_nothing(search, change, word):
+    with pytest.raises(InvalidInput, match=word):
+        search.change_labels([LabelChange((2,), add=("dog",)), change])
+    assert search.entry(2).labels == ()
+
+
+def test_removed_images_are_restored_with_id_labels_metadata_and_file(search, photos, rng):
+    own = search.add(draw(rng, (5, 6, 7)), labels=["own"], metadata=[{"by": 1}]).added[0]
+    search.change_labels(LabelChange((1,), add=("dog",)))
+    before, found = search.entries(search.ids()), search.query(1, k=100)
+    with ImageSearch.open(search.folder) as reader:
+        assert len(reader.query(1, k=100)) == 19
+        taken, missing = search.take_out([1, own, 77])
+        assert missing == [77]
+        assert len(reader.query(2, k=100)) == 17
+        assert search.restore(taken) == [1, own]
+        assert search.restore(taken) == [], "they are there again"
+        assert search.entries(search.ids()) == before
+        assert search.query(1, k=100) == reader.query(1, k=100) == found
+        assert search.thumbnail(own)
+    taken, _ = search.take_out([own, 1])
+    search.remove_unused_images()
+    assert not Path(search.folder / "images" / Path(taken[1].entry.path).name).exists()
+    again = search.add(photos / "blue" / "0.png").added[0]
+    assert again not in (1, own)
+    assert search.restore(taken) == [own], "the path of the other one is in the index again"

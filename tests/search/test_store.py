@@ -16,8 +16,8 @@ from ddsh.errors import ArtefactError, InvalidInput, UnknownName
 from ddsh.index import ExactIndex
 from ddsh.index.pairs import PairIndex
 from ddsh.model import Model
-from ddsh.search import ImageSearch, Store, StoreWriter
-from ddsh.search.store import Entry, Neighbours, SearchManifest, StoredFile
+from ddsh.search import ImageSearch, LabelChange, Store, StoreWriter
+from ddsh.search.store import Entry, Neighbours, SearchManifest, StagedCodes, StoredFile
 
 
 class MemoryWriter(StoreWriter):
@@ -73,7 +73,21 @@ class MemoryWriter(StoreWriter):
     def set_metadata(self, image, metadata):
         self.store.rows[image]["metadata"] = metadata
 
-    def remove(self, ids):
+    def content_of(self, image):
+        return self.store.content(image) if image in self.store.rows else None
+
+    def restore(self, entry):
+        file = StoredFile(entry.id, Path(entry.path), bytes.fromhex(entry.sha256), entry.n_bytes, entry.mtime_ns)
+        self.store.rows[entry.id] = {"file": file, "labels": entry.labels, "metadata": "{}"}
+
+    def labels_of(self, image):
+        return self.store.rows[image]["labels"] if image in self.store.rows else None
+
+    def switch(self, staged):
+        self.store.manifest = staged.manifest
+        self.store.contents = {key: replace(self.store.contents[key], code=code) for key, code in staged.items()}
+
+    def remove(self, ids, *, keep_images=False):
         for number in ids:
             if self.store.rows.pop(number, None) is None:
                 raise InvalidInput(f"1 of {len(list(ids))} ids are not in the index, such as {number}.")
@@ -89,11 +103,18 @@ class MemoryWriter(StoreWriter):
         path.write_bytes(data)
         return path
 
-    def remove_unused_images(self):
-        known = {file.path for file in self.files()}
+    def remove_unused_images(self, keep=()):
+        known = {file.path for file in self.files()} | set(keep)
         for path in self.folder.iterdir():
             if path not in known:
                 path.unlink()
+
+
+class MemoryCodes(StagedCodes, dict):
+    put = dict.update
+
+    def __contains__(self, sha256):
+        return dict.__contains__(self, sha256)
 
 
 class MemoryStore(Store):
@@ -122,6 +143,17 @@ class MemoryStore(Store):
 
     def write(self):
         return nullcontext(MemoryWriter(self))
+
+    @contextmanager
+    def stage(self, manifest, save_model):
+        self.model_folder = self.folder.with_name(manifest.fingerprint)
+        save_model(self.model_folder)
+        staged = MemoryCodes()
+        staged.manifest = manifest
+        yield staged
+
+    def files(self):
+        return MemoryWriter(self).files()
 
     def generation(self):
         return self.n_transactions
@@ -226,6 +258,21 @@ def test_files_are_followed_in_any_store(in_memory, photos, rng):
     report = in_memory.refresh()
     assert (report.moved, len(report.removed), report.unchanged) == ((number,), 1, 17)
     assert in_memory.entry(number).path == str(photos / "moved.png")
+
+
+def test_labels_restoring_and_upgrades_work_in_any_store(in_memory, photos, model):
+    in_memory.add(photos)
+    before = in_memory.query(7)
+    assert in_memory.change_labels(LabelChange((3, 99), add=("red",))).missing == (99,)
+    taken, _ = in_memory.take_out([3, 4])
+    assert in_memory.restore(taken) == [3, 4]
+    assert [(entry.id, entry.labels) for entry in in_memory.entries([3, 4])] == [(3, ("red",)), (4, ())]
+    assert in_memory.query(7) != before
+    in_memory.change_labels(LabelChange((3,), remove=("red",)))
+    assert in_memory.query(7) == before
+    assert in_memory.upgrade(model).encoded == 18
+    assert (in_memory.n_bits, in_memory.look_bits) == (16, 0)
+    assert in_memory.query(photos / "red" / "0.png")[0].distance == 0
 
 
 def test_a_store_of_another_model_is_refused(tmp_path, model, other_model):

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,3 +262,32 @@ def guarded(shared_index, tmp_path_factory):
 def photo(png):
     """An image file that is not in the index."""
     return png(_draw(np.random.default_rng(9), COLOURS["red"]))
+
+
+@pytest.fixture
+def serve(run_service):
+    """Start services; they stop after the pages of the test, which may still load images."""
+    with ExitStack() as services:
+        yield lambda folder, **settings: services.enter_context(run_service(folder, Settings(**settings)))
+
+
+@pytest.fixture
+def opened(browser, site, serve):
+    """Open the page; the test fails if the browser logs an unexpected message."""
+    complaints, pages = [], []
+
+    def open_page(address="", width=1280, scheme="light", expected=None, on=site):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(1000 * PATIENCE)
+        pages.append(page)
+        page.on("console", lambda message: (expected and expected in message.text) or complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith((on.url, "blob:")) or complaints.append(request.url))
+        page.goto(f"{on.url}{address}")
+        page.wait_for_selector("#results[aria-busy=false]")
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []

@@ -1,6 +1,7 @@
 """Endpoints: searching, images, adding and removing."""
 
 import io
+import json
 import threading
 from collections import Counter
 from dataclasses import asdict
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ddsh import ImageSearch, Model
+from ddsh.methods.lsh import LSH
 from ddsh.service import Settings
 
 TOKEN = "a-token-of-24-characters"
@@ -219,3 +222,106 @@ def test_concurrent_changes_wait_for_each_other(png, writable, photo):
         thread.join()
     assert statuses == {201: 8}
     assert len(writable.search) == 26
+
+
+def _change(site, name, **body):
+    reply = site.ask("POST", f"/items/{name}", json.dumps(body), ALLOWED)
+    assert reply.status == 200, reply
+    return reply.json
+
+
+def _swapped(changes):
+    return [{"ids": each["ids"], "add": each["remove"], "remove": each["add"]} for each in reversed(changes)]
+
+
+def test_labels_are_changed_in_bulk_and_the_response_undoes_it(writable):
+    before = writable.search.entries(writable.search.ids())
+    asked = [{"ids": [1, 2, 7, 999], "add": ["sea", "blue"]}, {"ids": [7], "remove": ["green"]}]
+    done = _change(writable, "labels", changes=asked)
+    assert done["missing"] == [999]
+    assert {item["id"]: item["labels"] for item in done["items"]} == {
+        1: ["blue", "sea"],
+        2: ["blue", "sea"],
+        7: ["blue", "sea"],
+    }
+    assert writable.get("/info").json["labels"] == {"blue": 7, "green": 5, "red": 6, "sea": 3}
+    assert len(writable.get("/search?id=1&label=sea").json["hits"]) == 3
+    again = _change(writable, "labels", changes=asked)
+    assert (again["changes"], again["items"]) == ([], done["items"]), "repeating it changes nothing"
+    _change(writable, "labels", changes=[{"ids": [2], "add": ["of another person"]}])
+    _change(writable, "labels", changes=_swapped(done["changes"]))
+    assert writable.search.entry(2).labels == ("blue", "of another person")
+    _change(writable, "labels", changes=[{"ids": [2], "remove": ["of another person"]}])
+    assert writable.search.entries(writable.search.ids()) == before
+
+
+def test_no_change_of_labels_only_checks_the_token(writable):
+    generation = writable.search.info().generation
+    assert _change(writable, "labels", changes=[]) == {"changes": [], "items": [], "missing": []}
+    assert writable.search.info().generation == generation
+
+
+def test_removed_images_are_restored_with_ids_labels_and_files(writable, photo):
+    number = writable.ask("POST", "/items?label=own&metadata={%22by%22:1}", photo, ALLOWED).json["id"]
+    before = writable.search.entries(writable.search.ids())
+    assert _change(writable, "remove", ids=[number, 3, 555]) == {"removed": [3, number], "missing": [555]}
+    assert _change(writable, "remove", ids=[number]) == {"removed": [], "missing": [number]}
+    writable.get(f"/items/{number}").refuses(404)
+    assert writable.get("/info").json["n_images"] == 17
+    done = _change(writable, "restore", ids=[3, number, 555])
+    assert ([item["id"] for item in done["items"]], done["missing"]) == ([3, number], [555])
+    assert writable.search.entries(writable.search.ids()) == before
+    assert writable.get(f"/images/{number}").body == photo
+    assert _change(writable, "restore", ids=[3])["missing"] == [3], "it is there already"
+
+
+def test_the_files_of_removed_uploads_are_deleted_when_the_service_ends(run_service, index, photo):
+    with run_service(index, Settings(token=TOKEN)) as site:
+        number = site.ask("POST", "/items", photo, ALLOWED).json["id"]
+        _change(site, "remove", ids=[number])
+        assert len(list((index / "images").iterdir())) == 1
+    assert list((index / "images").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "word"),
+    [
+        ("labels", b"", 422, "JSON"),
+        ("labels", b"[]", 422, "body: Input should be an object"),
+        ("labels", b"{}", 422, "changes is missing"),
+        ("labels", b'{"changes": [{"ids": [1], "add": [""]}]}', 422, "at least 1 character"),
+        ("labels", b'{"changes": [{"ids": [1], "add": ["a\\nb"]}]}', 422, "A label is"),
+        ("labels", b'{"changes": [{"ids": [1], "add": ["a"], "remove": ["a"]}]}', 422, "given and taken"),
+        ("labels", b'{"changes": [{"ids": ["1"], "add": ["a"]}]}', 422, "valid integer"),
+        ("labels", b'{"changes": [{"ids": [1], "label": "a"}]}', 422, "unknown parameter changes.0.label"),
+        ("labels", json.dumps({"changes": 2 * [{"ids": list(range(600)), "add": ["a"]}]}), 422, "1,200 ids"),
+        ("remove", json.dumps({"ids": list(range(1001))}), 422, "at most 1000"),
+        ("remove", b'{"ids": [-1]}', 422, "greater than or equal to 0"),
+        ("remove", 300_000 * b" ", 413, "200 kB"),
+        ("restore", b'{"ids": [99999999999999999999]}', 422, "ids.0: "),
+        ("restore", 10_000 * b"[", 422, "JSON"),
+    ],
+)
+def test_invalid_changes_in_bulk_are_refused(guarded, name, body, status, word):
+    guarded.ask("POST", f"/items/{name}", body, ALLOWED).refuses(status, word)
+    assert len(guarded.search) == 18
+    assert set(guarded.search.info().labels) == {"blue", "green", "red"}
+
+
+def test_the_service_goes_on_while_the_index_is_upgraded(writable, photo, tmp_path):
+    rng = np.random.default_rng(3)
+    other = Model(LSH(n_bits=24, seed=5)).fit(rng.integers(0, 255, (50, 16, 16, 3), np.uint8))
+    during = []
+
+    def search(done, total):
+        during.append(writable.post("/search?k=3", photo).json["n_bits"])
+        _change(writable, "labels", changes=[{"ids": [1], "add": [f"at {done}"]}])
+
+    with ImageSearch.open(writable.search.folder) as process:
+        process.upgrade(other, on_progress=search)
+    assert set(during) == {16}
+    assert writable.post("/search?k=3", photo).json["n_bits"] == 24
+    assert len(writable.get("/search?id=1&k=100").json["hits"]) == 18
+    assert len(writable.search.entry(1).labels) == 19
+    assert writable.ask("POST", "/items", photo, ALLOWED).status == 201
+    assert writable.get("/search?id=19&k=1").json["hits"][0]["distance"] == 0

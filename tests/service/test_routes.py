@@ -1,5 +1,8 @@
 """Routes and their OpenAPI description."""
 
+import json
+import re
+
 
 def test_openapi_describes_every_route_and_which_need_the_token(site):
     api = site.get("/openapi.json").json
@@ -10,6 +13,9 @@ def test_openapi_describes_every_route_and_which_need_the_token(site):
         "/images/{id}",
         "/images/{id}/thumbnail",
         "/items",
+        "/items/labels",
+        "/items/remove",
+        "/items/restore",
         "/items/{id}",
         "/health",
         "/ready",
@@ -21,5 +27,18 @@ def test_openapi_describes_every_route_and_which_need_the_token(site):
         for method, each in methods.items()
         if "security" in each
     }
-    assert guarded == {("/items", "post"), ("/items/{id}", "delete")}
+    changes = {("/items", "post"), ("/items/{id}", "delete")}
+    assert guarded == changes | {(f"/items/{name}", "post") for name in ("labels", "remove", "restore")}
     assert set(api["paths"]["/search"]["post"]["requestBody"]["content"]) == {"image/*", "multipart/form-data"}
+
+
+def test_openapi_describes_json_bodies_and_every_reference_resolves(site):
+    api = site.get("/openapi.json").json
+    content = api["paths"]["/items/labels"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    change = api["components"]["schemas"][content["properties"]["changes"]["items"]["$ref"].rpartition("/")[2]]
+    assert set(change["properties"]) == {"ids", "add", "remove"}
+    assert change["properties"]["ids"]["maxItems"] == 1000
+    for name in re.findall(r'"\$ref": ?"#/([^"]+)"', json.dumps(api)):
+        part = api
+        for word in name.split("/"):
+            part = part[word]

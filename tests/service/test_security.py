@@ -6,6 +6,7 @@ from ddsh.errors import DdshError
 from ddsh.service import Settings, find_token
 
 TOKEN = "a-token-of-24-characters"
+BODY = b'{"changes": [], "ids": [1]}'
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -24,7 +25,9 @@ ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
     ids=str,
 )
 def test_changes_without_the_right_token_are_refused(guarded, photo, headers, word):
-    for reply in (guarded.ask("POST", "/items", photo, headers), guarded.ask("DELETE", "/items/1", headers=headers)):
+    replies = [guarded.ask("POST", "/items", photo, headers), guarded.ask("DELETE", "/items/1", headers=headers)]
+    replies += [guarded.ask("POST", f"/items/{name}", BODY, headers) for name in ("labels", "remove", "restore")]
+    for reply in replies:
         reply.refuses(401, word)
         assert reply.headers["www-authenticate"] == "Bearer"
     assert len(guarded.search) == 18
@@ -34,6 +37,8 @@ def test_a_service_without_a_token_refuses_all_changes(run_service, index, photo
     with run_service(index, Settings()) as site:
         site.ask("POST", "/items", photo, ALLOWED).refuses(403, "read-only", "DDSH_TOKEN")
         site.ask("DELETE", "/items/1", headers=ALLOWED).refuses(403, "read-only")
+        for name in ("labels", "remove", "restore"):
+            site.ask("POST", f"/items/{name}", BODY, ALLOWED).refuses(403, "read-only")
         assert len(site.search) == 18
 
 

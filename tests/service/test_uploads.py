@@ -38,7 +38,9 @@ def test_a_body_that_does_not_arrive_gets_408(hasty):
     head = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     received = hasty.send(head, b"some")
     assert received.startswith(b"HTTP/1.1 408 ")
-    assert json.loads(received.partition(b"\r\n\r\n")[2]) == {"error": "The image did not arrive within 0.4 seconds."}
+    assert json.loads(received.partition(b"\r\n\r\n")[2]) == {
+        "error": "The request body did not arrive within 0.4 seconds."
+    }
 
 
 def test_a_client_that_disconnects_is_not_logged_as_an_error(until, small, caplog):

@@ -10,7 +10,6 @@ from ddsh.cli.options import (
     BatchSize,
     Bits,
     CacheDir,
-    Data,
     Device,
     Epochs,
     ImageSize,
@@ -34,6 +33,7 @@ from ddsh.cli.options import (
 
 if TYPE_CHECKING:
     from ddsh.datasets import Dataset, Split
+    from ddsh.images import Images
     from ddsh.model import Model
 
 __all__ = ["build_model", "encode", "export", "methods", "train"]
@@ -98,7 +98,11 @@ def build_model(
 
 
 def train(
-    data: Data,
+    *,
+    data: Annotated[str | None, typer.Argument(help="Name of a dataset, folder of images, table or list.")] = None,
+    from_index: Annotated[
+        Path | None, typer.Option(help="Learn from the labelled images of this search index instead of DATA.")
+    ] = None,
     out: Annotated[Path, typer.Option(callback=writable_folder, help="Folder for the model; must not hold one yet.")],
     method: MethodName = "ddsh",
     bits: Bits = 32,
@@ -122,7 +126,7 @@ def train(
     cache_dir: CacheDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
 ) -> None:
-    """Train a model on the training images of a dataset.
+    """Train a model on the training images of a dataset, or on the labels given in a search index.
 
     Unlabelled images are left out. Number of queries, batch size and epochs adapt to few images, unless they are given.
     """
@@ -157,11 +161,17 @@ def train(
 
         choose_device(device)
     with Progress("Reading files", "files") as progress:
-        dataset = load(data, root=root, on_progress=progress.on_count)
+        if from_index is not None and data is None:
+            dataset, everything = _read_index(from_index)
+        elif data is not None and from_index is None:
+            dataset, everything = load(data, root=root, on_progress=progress.on_count), None
+        else:
+            raise InvalidInput("Give DATA or --from-index, one of them.")
+    source = str(from_index if data is None else data)
     rule = get_protocol(protocol or dataset.protocol)
     options: dict[str, Any] = {"query_per_class": queries_per_class, "n_query": n_query}
     options |= {"n_train": n_train, "part": part}
-    _check_trainable(dataset, data, part, needs_classes=own.card.supervision == "supervised")
+    _check_trainable(dataset, source, part, needs_classes=own.card.supervision == "supervised")
     split = rule.with_options(**options).split(dataset, seed)
     given = [name for name, value in schedule.items() if value is not None]
     adapted = own.adapted(len(split.train), given)
@@ -171,7 +181,7 @@ def train(
     # torchrun sets these variables: every process trains, and the first one reports and saves.
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if rank == 0:
-        _explain(dataset, data, split, changes=_differences(own.describe_params(), adapted.describe_params()))
+        _explain(dataset, source, split, changes=_differences(own.describe_params(), adapted.describe_params()))
     if adapted is not own:
         model = Model(adapted, model.backbone, look_bits)
     group: Any = nullcontext()
@@ -181,6 +191,8 @@ def train(
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
     with group, Progress("Training", quiet=rank != 0) as progress:
         model.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=progress.on_step)
+        if model.look_bits and everything is not None and len(everything) > len(images):
+            model.fit_look(everything, model.look_bits)
     if rank != 0:
         return
     about = {
@@ -207,6 +219,26 @@ def train(
     shutil.rmtree(checkpoints, ignore_errors=True)
     bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
     typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
+
+
+def _read_index(folder: Path) -> "tuple[Dataset, Images]":
+    """Return the labelled images of a search index and all its images; say how many files are missing."""
+    from dataclasses import replace
+
+    from ddsh.search import ImageSearch
+    from ddsh.search.labelled_entries import labelled_entries
+
+    with ImageSearch.open(folder) as search:
+        dataset, images = labelled_entries(search)
+        n_all = len(search)
+    typer.echo(f"{len(dataset):,} of {n_all:,} images are labelled, with {len(dataset.class_names):,} labels", err=True)
+    if dataset.skipped:
+        first = dataset.skipped[0]
+        typer.echo(
+            f"{len(dataset.skipped):,} files cannot be read and are left out, such as {first.path} ({first.reason})",
+            err=True,
+        )
+    return replace(dataset, skipped=()), images
 
 
 def _check_trainable(dataset: "Dataset", source: str, part: str | None, *, needs_classes: bool) -> None:

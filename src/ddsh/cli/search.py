@@ -114,9 +114,14 @@ def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
                 index.add(source.images, labels=source.labels, root=source.root, on_progress=progress.on_count)
             )
     show_added(reports, [skipped for source in sources for skipped in source.skipped])
+    typer.echo(_summary(index))
+
+
+def _summary(index: "ImageSearch") -> str:
+    """Return one line with the number of images and of bits."""
     bits = [f"{index.n_bits} label" if index.look_bits else f"{index.n_bits}"] if index.n_bits else []
     bits += [f"{index.look_bits} look"] if index.look_bits else []
-    typer.echo(f"{len(index):,} images of {' and '.join(bits)} bits: {index.folder}")
+    return f"{len(index):,} images of {' and '.join(bits)} bits: {index.folder}"
 
 
 @app.command()
@@ -246,6 +251,37 @@ def refresh(index: IndexFolder, device: Device = "auto") -> None:
         with Progress("Checking files", "files") as progress:
             report = opened.refresh(on_progress=progress.on_count)
         show_refreshed(report, len(opened))
+
+
+@app.command()
+def upgrade(
+    index: IndexFolder,
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of the new model; without one, the present model gets look bits."),
+    ] = None,
+    look_bits: LookBits = 128,
+    remove_missing: Annotated[
+        bool, typer.Option("--remove-missing", help="Remove images whose file is missing or changed.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Encode all images with another model, then switch to it at once.
+
+    Ids, labels and metadata stay. The index can be searched and changed in the meantime, and a running ddsh serve goes
+    on with the new model. After an interruption, run the same command to continue.
+    """
+    from ddsh.cli.progress import Progress
+    from ddsh.search import ImageSearch
+
+    with ImageSearch.open(index, device=device) as opened:
+        with Progress("Encoding", "images") as progress:
+            report = opened.upgrade(
+                model, look_bits=look_bits, remove_missing=remove_missing, on_progress=progress.on_count
+            )
+        if report.removed:
+            typer.echo(f"{len(report.removed):,} images removed, because their files are missing or changed")
+        typer.echo(_summary(opened))
 
 
 @app.command()

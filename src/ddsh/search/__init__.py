@@ -6,7 +6,17 @@ if TYPE_CHECKING:
     from ddsh.errors import Busy
     from ddsh.search.engine import ImageSearch
     from ddsh.search.local import LocalStore
-    from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
+    from ddsh.search.results import (
+        AddReport,
+        Hit,
+        LabelChange,
+        LabelReport,
+        QueryResult,
+        RefreshReport,
+        RemovedImage,
+        SearchInfo,
+        UpgradeReport,
+    )
     from ddsh.search.store import Entry, Store, StoreWriter
 else:  # type checkers see the imports above
     import lazy_loader
@@ -16,7 +26,17 @@ else:  # type checkers see the imports above
         submod_attrs={
             "engine": ["ImageSearch"],
             "local": ["Busy", "LocalStore"],
-            "results": ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"],
+            "results": [
+                "AddReport",
+                "Hit",
+                "LabelChange",
+                "LabelReport",
+                "QueryResult",
+                "RefreshReport",
+                "RemovedImage",
+                "SearchInfo",
+                "UpgradeReport",
+            ],
             "store": ["Entry", "Store", "StoreWriter"],
         },
     )
@@ -27,10 +47,14 @@ __all__ = [
     "Entry",
     "Hit",
     "ImageSearch",
+    "LabelChange",
+    "LabelReport",
     "LocalStore",
     "QueryResult",
     "RefreshReport",
+    "RemovedImage",
     "SearchInfo",
     "Store",
     "StoreWriter",
+    "UpgradeReport",
 ]

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -290,6 +290,15 @@ class Catalogue:
         rows = self._all("SELECT code FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image)
         return rows[0][0] if rows else None
 
+    def content_of(self, image: int) -> Content | None:
+        """Return the content of an image."""
+        columns = "sha256, n_bytes, width, height, code, look"
+        rows = self._all(
+            f"SELECT {columns} FROM images JOIN contents ON contents.id = content WHERE images.id = ?",  # noqa: S608
+            image,
+        )
+        return Content(*rows[0]) if rows else None
+
     def tiny_copies(self) -> list[tuple[int, bytes, bytes]]:
         """Return the id, the code and the tiny copy of every image, by id."""
         return self._all("SELECT images.id, code, look FROM images JOIN contents ON contents.id = content ORDER BY 1")
@@ -330,6 +339,40 @@ class Catalogue:
         )
         return int(self._one("SELECT last_insert_rowid()")[0])
 
+    def restore(self, entry: Entry) -> None:
+        """Add a removed image with stored content again, with its id, labels and metadata."""
+        self._all("DELETE FROM removed WHERE id = ?", entry.id)
+        self._all(
+            "INSERT INTO images (id, path, content, mtime_ns, metadata, generation)"
+            " VALUES (?, ?, (SELECT id FROM contents WHERE sha256 = ?), ?, ?, ?)",
+            entry.id,
+            self._stored(Path(entry.path)),
+            bytes.fromhex(entry.sha256),
+            entry.mtime_ns,
+            json.dumps(dict(entry.metadata)),
+            self._next_generation(),
+        )
+        self.set_labels(entry.id, entry.labels)
+
+    def recode(self, codes: Mapping[bytes, bytes], fingerprint: str) -> None:
+        """Replace all codes by those of another model, by the checksum of the content.
+
+        Raises
+        ------
+        KeyError
+            If the code of an image is missing.
+        """
+        self.drop_unused_contents()
+        for number, sha256 in self._all("SELECT id, sha256 FROM contents"):
+            self._all("UPDATE contents SET code = ? WHERE id = ?", codes[sha256], number)
+        self._all("UPDATE facts SET value = ? WHERE name = 'fingerprint'", fingerprint)
+        # No earlier state can be followed from here: index files and readers start anew.
+        generation = self._next_generation()
+        self._all("UPDATE images SET generation = ?", generation)
+        self._all("DELETE FROM removed")
+        self._all("DELETE FROM commits WHERE generation < ?", generation - 1)
+        self._all("UPDATE commits SET token = ?", secrets.token_hex(8))
+
     def replace(self, image: int, sha256: bytes, mtime_ns: int) -> None:
         """Set the content of an image; the old content stays until :meth:`drop_unused_contents`."""
         self._replaced = True
@@ -345,6 +388,12 @@ class Catalogue:
     def move(self, image: int, path: Path, mtime_ns: int) -> None:
         """Set the path and the modification time of an image."""
         self._all("UPDATE images SET path = ?, mtime_ns = ? WHERE id = ?", self._stored(path), mtime_ns, image)
+
+    def labels_of(self, image: int) -> tuple[str, ...] | None:
+        """Return the labels of an image; None if the id is unknown."""
+        if not self._all("SELECT 1 FROM images WHERE id = ?", image):
+            return None
+        return self._labels_of([image]).get(image, ())
 
     def set_labels(self, image: int, labels: Sequence[str]) -> None:
         """Replace the labels of an image."""

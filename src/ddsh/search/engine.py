@@ -2,9 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import RLock
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +15,32 @@ from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import ImageLike, as_image, check_file, thumbnail
 from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
+from ddsh.look import LOOK_BITS
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
-from ddsh.search.indexer import Indexer, Progress, absolute_path, list_images
+from ddsh.search.indexer import (
+    Indexer,
+    NewImage,
+    Progress,
+    absolute_path,
+    check_labels,
+    list_images,
+    read_sample,
+)
 from ddsh.search.local import LocalStore
-from ddsh.search.results import AddReport, Hit, QueryResult, RefreshReport, SearchInfo
+from ddsh.search.results import (
+    AddReport,
+    Hit,
+    LabelChange,
+    LabelReport,
+    QueryResult,
+    RefreshReport,
+    RemovedImage,
+    SearchInfo,
+    UpgradeReport,
+)
 from ddsh.search.store import AUTO, Entry, Neighbours, SearchManifest, Store, check_fingerprint
+from ddsh.search.upgrade import stage_codes
 
 __all__ = ["WAIT_SECONDS", "ImageSearch"]
 
@@ -43,7 +64,10 @@ class ImageSearch:
 
     def __init__(self, store: Store, model: Model) -> None:
         check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
-        self._store, self._model = store, model
+        self._store = store
+        self._loaded = store.manifest.fingerprint, model
+        self._loading = RLock()
+        self._device = "auto"
 
     @classmethod
     def create(
@@ -70,14 +94,7 @@ class ImageSearch:
         if index != AUTO:
             get_index(index)
         loaded = model if isinstance(model, Model) else Model.load(model)
-        manifest = SearchManifest(
-            fingerprint=loaded.fingerprint,
-            n_bits=loaded.n_bits,
-            look_bits=loaded.look_bits,
-            preprocessing=loaded.preprocessing,
-            index=index,
-        )
-        return cls(LocalStore.create(folder, manifest, loaded.save, wait), loaded)
+        return cls(LocalStore.create(folder, _manifest(loaded, index), loaded.save, wait), loaded)
 
     @classmethod
     def open(
@@ -108,7 +125,9 @@ class ImageSearch:
                 given = model if isinstance(model, Model) else Model.load(model)
                 expected = own.fingerprint if given.look_bits else own.label_fingerprint
                 check_fingerprint(store.folder, str(model), given.fingerprint, expected)
-            return cls(store, own)
+            opened = cls(store, own)
+            opened._device = device
+            return opened
         except BaseException:
             store.close()
             raise
@@ -185,7 +204,168 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self._model).add(items, on_progress)
+            return Indexer(writer, self._current()[1]).add(items, on_progress)
+
+    def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
+        """Give labels to images and take labels from them, all at once.
+
+        Images that are no longer in the index are reported. What others changed in the meantime is kept: only the
+        labels that are named are given or taken.
+
+        Parameters
+        ----------
+        changes : LabelChange, or several
+            The changes, applied in order.
+
+        Returns
+        -------
+        LabelReport
+            What really changed. Apply :meth:`LabelChange.inverse` of its changes, last one first, to undo it.
+        """
+        asked = [changes] if isinstance(changes, LabelChange) else list(changes)
+        for change in asked:
+            check_labels(change.add)
+            if both := sorted(set(change.add) & set(change.remove)):
+                raise InvalidInput(f"The label {both[0]!r} is to be given and taken at once; choose one of them.")
+        done: list[LabelChange] = []
+        missing: set[int] = set()
+        with self._store.write() as writer, writer.transaction():
+            for change in asked:
+                ids = sorted({_as_id(number) for number in change.ids})
+                same: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+                known = {number: writer.labels_of(number) for number in ids}
+                missing |= {number for number, labels in known.items() if labels is None}
+                for number, labels in known.items():
+                    if labels is None:
+                        continue
+                    new, gone = set(change.add) - set(labels), set(change.remove) & set(labels)
+                    if new or gone:
+                        writer.set_labels(number, sorted((set(labels) | new) - gone))
+                        same.setdefault((tuple(sorted(new)), tuple(sorted(gone))), []).append(number)
+                done += [LabelChange(tuple(numbers), *labels) for labels, numbers in same.items()]
+        return LabelReport(tuple(done), tuple(sorted(missing)))
+
+    def take_out(self, ids: Iterable[int]) -> tuple[list[RemovedImage], list[int]]:
+        """Remove images so that :meth:`restore` can undo it, and return them and the ids that are unknown.
+
+        Images that the index keeps in its folder stay there until :meth:`remove_unused_images`.
+        """
+        taken: list[RemovedImage] = []
+        wanted = sorted({_as_id(number) for number in ids})
+        with self._store.write() as writer, writer.transaction():
+            for entry in self._store.entries(wanted):
+                content = writer.content_of(entry.id)
+                if content is not None:
+                    taken.append(RemovedImage(entry, content, self.fingerprint))
+            found = [image.entry.id for image in taken]
+            writer.remove(found, keep_images=True)
+        return taken, sorted(set(wanted) - set(found))
+
+    def restore(self, images: Iterable[RemovedImage]) -> list[int]:
+        """Bring back images that :meth:`take_out` removed, with their ids, and return the ids.
+
+        An image is left out if its id or its path is in the index again, or if the index was upgraded to another
+        model since.
+        """
+        restored = []
+        with self._store.write() as writer, writer.transaction():
+            for image in images:
+                entry = image.entry
+                known = writer.labels_of(entry.id) is not None or writer.file_at(Path(entry.path)) is not None
+                if known or image.fingerprint != self.fingerprint:
+                    continue
+                if not writer.has_content(image.content.sha256):
+                    writer.put_content(image.content)
+                writer.restore(entry)
+                restored.append(entry.id)
+        return restored
+
+    def remove_unused_images(self, keep: Collection[str] = ()) -> None:
+        """Delete images in the folder of the index that no entry refers to, except those with the paths in `keep`."""
+        with self._store.write() as writer:
+            writer.remove_unused_images({Path(path) for path in keep})
+
+    def upgrade(
+        self,
+        model: str | os.PathLike[str] | Model | None = None,
+        *,
+        look_bits: int = LOOK_BITS,
+        remove_missing: bool = False,
+        on_progress: Progress | None = None,
+    ) -> UpgradeReport:
+        """Encode all images anew with another model, and switch to it at once.
+
+        Ids, labels and metadata stay. Until the switch, the old state is searched and can be changed. After an
+        interruption the old state is intact; upgrade again to continue.
+
+        Parameters
+        ----------
+        model : path or Model, optional
+            The new model; by default the present one, which gets look bits.
+        look_bits : int
+            Number of look bits to learn from the indexed images, if the model has none; 0 for none.
+        remove_missing : bool
+            Remove images whose file is missing or changed, and which thus have no code of the new model. By default
+            they prevent the switch.
+        on_progress : callable, optional
+            Called with the number of images done and their total.
+
+        Raises
+        ------
+        InvalidInput
+            If the model is the present one, or if files are missing.
+        """
+        new = self._model_for_upgrade(model, look_bits)
+        manifest = _manifest(new, self._store.manifest.index)
+        with self._store.stage(manifest, new.save) as staged:
+            # Most of the work, without the lock: meanwhile others search, add images and change labels.
+            encoded, _ = stage_codes(self._store.files(), new, staged, on_progress)
+            with self._store.write() as writer:
+                rest, unreadable = stage_codes(writer.files(), new, staged)
+                if unreadable and not remove_missing:
+                    raise InvalidInput(
+                        f"{len(unreadable):,} of {len(self):,} files are missing or changed, such as"
+                        f" {unreadable[0].path}; refresh the index first (ddsh index refresh), or remove them"
+                        " (--remove-missing)."
+                    )
+                removed = tuple(file.id for file in unreadable)
+                with writer.transaction():
+                    writer.remove(removed)
+                    writer.switch(staged)
+            self._current()
+        return UpgradeReport(len(self), encoded + rest, removed, new.n_bits, new.look_bits)
+
+    def _model_for_upgrade(self, model: str | os.PathLike[str] | Model | None, look_bits: int) -> Model:
+        """Return another model than the present one, with look bits if it can have some."""
+        if isinstance(model, Model):
+            new = model
+        else:
+            new = Model.load(self._store.model_folder if model is None else model, device=self._device)
+        if model is None and new.look_bits:
+            raise InvalidInput(f"{self.folder} has look bits already; give the model to upgrade to.")
+        if look_bits and not new.look_bits and (new.backbone is not None or model is None):
+            sample = read_sample([NewImage(file.path) for file in self._store.files()], new.prepare)
+            if not sample:
+                raise InvalidInput(
+                    "None of the indexed images can be read, so there is nothing to learn look bits from."
+                )
+            new.fit_look(sample, look_bits)
+        if new.fingerprint == self._current()[0]:
+            raise InvalidInput(f"{self.folder} was made with this model already; there is nothing to upgrade.")
+        return new
+
+    def _current(self) -> tuple[str, Model]:
+        """Return the model of the stored codes and its fingerprint; after an upgrade it is loaded again."""
+        with self._store.snapshot():
+            fingerprint, folder = self._store.manifest.fingerprint, self._store.model_folder
+        if self._loaded[0] == fingerprint:
+            return self._loaded
+        with self._loading:
+            if self._loaded[0] != fingerprint:
+                model = Model.load(folder, device=self._device)
+                check_fingerprint(self.folder, "its own model folder", model.fingerprint, fingerprint)
+                self._loaded = fingerprint, model
+            return self._loaded
 
     def remove(self, ids: Iterable[int]) -> int:
         """Remove images by id and return their number. Their files stay.
@@ -206,7 +386,7 @@ class ImageSearch:
         Moved files are searched below the folders that were added. New files are not added; use :meth:`add`.
         """
         with self._store.write() as writer:
-            return Indexer(writer, self._model).refresh(on_progress)
+            return Indexer(writer, self._current()[1]).refresh(on_progress)
 
     def query(
         self,
@@ -245,14 +425,17 @@ class ImageSearch:
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
+        fingerprint, model = self._current()
         order = check_by(by, self.n_bits, self.look_bits)
         own = _as_id(image) if _is_id(image) else None
         if own is None and sha256 is None:
             sha256 = _checksum(image)
         code = None
         if own is None and not (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
-            code = self._model.encode_pair([self._model.prepare(as_image(image))])
+            code = model.encode_pair([model.prepare(as_image(image))])
         with self._store.snapshot():
+            if self._store.manifest.fingerprint != fingerprint:  # upgraded in the meantime
+                return self.query(image, k, by=by, radius=radius, label=label, sha256=sha256)
             if own is not None:
                 sha256 = self.entry(own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
@@ -313,8 +496,9 @@ class ImageSearch:
 
     def info(self) -> SearchInfo:
         """Return facts about the index."""
-        manifest = self._store.manifest
+        method = self._current()[1].name
         with self._store.snapshot():
+            manifest = self._store.manifest
             n_images, (n_contents, n_codes) = self._store.count(), self._store.count_contents()
             labels, generation = self._store.label_counts(), self._store.generation()
         return SearchInfo(
@@ -325,7 +509,7 @@ class ImageSearch:
             look_bits=manifest.look_bits,
             n_bytes=n_images * ((manifest.n_bits + 7) // 8 + (manifest.look_bits + 7) // 8),
             labels=labels,
-            method=self._model.name,
+            method=method,
             fingerprint=manifest.fingerprint,
             preprocessing=manifest.preprocessing,
             index=self._store.index_name,
@@ -374,6 +558,17 @@ class ImageSearch:
     def thumbnail(self, image: int, side: int = 256) -> bytes:
         """Return a small JPEG of an indexed image."""
         return thumbnail(self.entry(image).path, side)
+
+
+def _manifest(model: Model, index: str) -> SearchManifest:
+    """Return the settings of an index of a model."""
+    return SearchManifest(
+        fingerprint=model.fingerprint,
+        n_bits=model.n_bits,
+        look_bits=model.look_bits,
+        preprocessing=model.preprocessing,
+        index=index,
+    )
 
 
 def _checksum(image: object) -> str | None:

@@ -14,8 +14,10 @@ from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image as Pillow
 
+from ddsh.codes import CodePair
 from ddsh.datasets import Skipped
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import (
@@ -43,7 +45,11 @@ __all__ = [
     "NewImage",
     "Progress",
     "absolute_path",
+    "check_labels",
     "list_images",
+    "map_in_threads",
+    "pack_codes",
+    "read_file",
     "read_sample",
 ]
 
@@ -132,7 +138,7 @@ class Indexer:
         report: dict[str, list[Any]] = {name: [] for name in ("added", "known", "moved", "changed", "broken")}
         encoded = n_pixels = 0
         batch: list[_ReadImage] = []
-        for done, item in enumerate(_map_in_threads(self._read, images), 1):
+        for done, item in enumerate(map_in_threads(self._read, images), 1):
             if on_progress:
                 on_progress(done, len(images))
             batch.append(item)
@@ -200,7 +206,7 @@ class Indexer:
                         stored = self._writer.file_at(path)
                     if stored and (stored.n_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns):
                         return item, stored
-                data, mtime_ns = _read_file(path)
+                data, mtime_ns = read_file(path)
             elif isinstance(image, bytes):
                 data, mtime_ns = image, None
             else:
@@ -228,8 +234,7 @@ class Indexer:
         contents: dict[bytes, Content] = {}
         if new:
             pair = self._model.encode_pair([decoded.pixels for _, decoded in new.values()])
-            packed = np.hstack([codes.packed for codes in (pair.label, pair.look) if codes is not None])
-            for (file, decoded), code in zip(new.values(), packed, strict=True):
+            for (file, decoded), code in zip(new.values(), pack_codes(pair), strict=True):
                 contents[file.sha256] = Content(
                     file.sha256,
                     file.n_bytes,
@@ -295,7 +300,7 @@ def list_images(
     found: list[NewImage] = []
     roots: list[Path] = []
     for place, image in enumerate(listed):
-        tags = None if labels is None else _check_labels(labels[place])
+        tags = None if labels is None else check_labels(labels[place])
         text = None if metadata is None else _to_json(metadata[place])
         if isinstance(image, str | os.PathLike) and Path(image).is_dir():
             roots.append(absolute_path(image))
@@ -335,7 +340,7 @@ def read_sample(
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(images))[:n]
     chosen = [images[row] for row in np.sort(order).tolist()]
     found = []
-    for done, image in enumerate(_map_in_threads(read, chosen), 1):
+    for done, image in enumerate(map_in_threads(read, chosen), 1):
         if image is not None:
             found.append(image)
         if on_progress:
@@ -343,12 +348,18 @@ def read_sample(
     return found
 
 
+def pack_codes(codes: CodePair) -> NDArray[np.uint8]:
+    """Return the packed label bits and the packed look bits of each image side by side."""
+    return np.hstack([each.packed for each in (codes.label, codes.look) if each is not None])
+
+
 def absolute_path(path: str | os.PathLike[str]) -> Path:
     """Return an absolute path without resolving links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() would follow links to names the user never gave
 
 
-def _check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return labels as a tuple; raise :class:`~ddsh.errors.InvalidInput` for one that cannot be stored."""
     if labels is None:
         return None
     several = (labels,) if isinstance(labels, str) else tuple(labels)
@@ -370,7 +381,7 @@ def _to_json(metadata: Mapping[str, Any] | None) -> str | None:
     return text
 
 
-def _read_file(path: Path) -> tuple[bytes, int]:
+def read_file(path: Path) -> tuple[bytes, int]:
     """Return the content of a file and its modification time."""
     check_file(path)
     try:
@@ -402,7 +413,7 @@ def _find_moved(files: Iterable[StoredFile], missing: Sequence[StoredFile], root
     return list(moved)
 
 
-def _map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+def map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """Yield the results of `work` in order, computed in threads a few items ahead to bound the memory."""
     n_threads = os.cpu_count() or 1
     pending: deque[Future[B]] = deque()

@@ -3,7 +3,8 @@
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
@@ -16,10 +17,20 @@ from ddsh.errors import ArtefactError, Busy, InvalidInput, UnknownName
 from ddsh.index.pairs import By
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.live_index import LiveIndex
-from ddsh.search.store import Entry, Ids, Neighbours, SearchManifest, Store, StoreWriter, check_fingerprint
+from ddsh.search.store import (
+    Entry,
+    Ids,
+    Neighbours,
+    SearchManifest,
+    StagedCodes,
+    Store,
+    StoredFile,
+    StoreWriter,
+    check_fingerprint,
+)
 from ddsh.storage import atomic_write, locked
 
-__all__ = ["LocalStore", "LocalWriter", "is_search", "write_lock"]
+__all__ = ["LocalStagedCodes", "LocalStore", "LocalWriter", "is_search", "write_lock"]
 
 _MANIFEST = "search.json"
 _MODEL = "model"
@@ -28,6 +39,10 @@ _INDEX = "index"
 _IMAGES = "images"
 _LOCK = "lock"
 _OWNER = "lock.owner"
+_UPGRADE_LOCK = "upgrade.lock"
+_CODES = "codes.staged"
+_SHA256_BYTES = 32
+_CRC_BYTES = 4
 
 
 def is_search(folder: str | os.PathLike[str]) -> bool:
@@ -84,15 +99,15 @@ class LocalWriter(Catalogue, StoreWriter):
         for path in self._removed:
             path.unlink(missing_ok=True)
 
-    def remove(self, ids: Iterable[int]) -> None:
-        """Remove entries and the images that were kept for them."""
+    def remove(self, ids: Iterable[int], *, keep_images: bool = False) -> None:
+        """Remove entries and, by default, the images that were kept for them."""
         chosen = sorted(set(ids))
         entries = self.entries(chosen)
         if len(entries) < len(chosen):
             unknown = sorted(set(chosen) - {entry.id for entry in entries})
             raise InvalidInput(f"{len(unknown)} of {len(chosen)} ids are not in the index, such as {unknown[0]}.")
         super().remove(chosen)
-        paths = (Path(entry.path) for entry in entries)
+        paths = (Path(entry.path) for entry in entries if not keep_images)
         self._removed += [path for path in paths if path.parent == self._images]
 
     def keep_image(self, name: str, data: bytes) -> Path:
@@ -103,12 +118,63 @@ class LocalWriter(Catalogue, StoreWriter):
                 file.write(data)
         return path
 
-    def remove_unused_images(self) -> None:
-        """Delete kept images that no entry refers to."""
-        known = {file.path for file in self.files()}
+    def remove_unused_images(self, keep: Collection[Path] = ()) -> None:
+        """Delete kept images that no entry refers to, except those in `keep`."""
+        known = {file.path for file in self.files()} | set(keep)
         for path in list(self._images.iterdir()):
             if path not in known:
                 path.unlink(missing_ok=True)
+
+    def switch(self, staged: StagedCodes) -> None:
+        """Replace all codes by staged ones; with the fingerprint in the database, the model is another one, too."""
+        assert isinstance(staged, LocalStagedCodes), "staged by another store"
+        self.recode(staged.codes, staged.fingerprint)
+
+
+class LocalStagedCodes(StagedCodes):
+    """Staged codes in a file: checksum of the content, code, and CRC-32 of both, one after the other.
+
+    Parameters
+    ----------
+    path : path
+        The file; what was written last may be incomplete and is then cut off.
+    fingerprint : str
+        Fingerprint of the model.
+    n_bytes : int
+        Size of a code.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, n_bytes: int) -> None:
+        self.fingerprint = fingerprint
+        self.codes: dict[bytes, bytes] = {}
+        self._path = path
+        data = path.read_bytes() if path.exists() else b""
+        size = _SHA256_BYTES + n_bytes + _CRC_BYTES
+        whole = 0
+        for start in range(0, len(data) - size + 1, size):
+            record = data[start : start + size - _CRC_BYTES]
+            if zlib.crc32(record).to_bytes(_CRC_BYTES, "little") != data[start + len(record) : start + size]:
+                break
+            self.codes[record[:_SHA256_BYTES]] = record[_SHA256_BYTES:]
+            whole = start + size
+        if whole < len(data):
+            os.truncate(path, whole)
+
+    def __contains__(self, sha256: object) -> bool:
+        return sha256 in self.codes
+
+    def put(self, codes: Mapping[bytes, bytes]) -> None:
+        """Append codes to the file."""
+        records = (sha256 + code for sha256, code in codes.items())
+        data = b"".join(record + zlib.crc32(record).to_bytes(_CRC_BYTES, "little") for record in records)
+        try:
+            with self._path.open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ArtefactError(f"{self._path} cannot be written ({error.strerror or error}).") from error
+        self.codes |= codes
 
 
 class LocalStore(Store):
@@ -124,20 +190,18 @@ class LocalStore(Store):
 
     def __init__(self, folder: str | os.PathLike[str], wait: float) -> None:
         self.folder = Path(folder).absolute()
-        self.model_folder = self.folder / _MODEL
         missing = (
             f"{folder} holds no search index ({_MANIFEST} is missing); make one with: ddsh index IMAGES --out {folder}"
         )
         path = self.folder / _MANIFEST
-        self.manifest = SearchManifest.read(path, missing=missing, advice="make the index again")
+        self._labelled: tuple[State | None, dict[str, Ids]] = (None, {})
+        self._use(SearchManifest.read(path, missing=missing, advice="make the index again"))
         self._wait = wait
         self._lock = RLock()
         self._in_snapshot = False
-        self._live = LiveIndex(self.folder / _INDEX, self.manifest.index, self.manifest.n_bits, self.manifest.look_bits)
-        self._labelled: tuple[State | None, dict[str, Ids]] = (None, {})
         self._catalogue = Catalogue(self.folder / _CATALOGUE)
         try:
-            self._check(self._catalogue)
+            self._follow_upgrade(self._catalogue)
         except ArtefactError:
             self.close()
             raise
@@ -203,6 +267,7 @@ class LocalStore(Store):
                 yield
                 return
             with self._catalogue.reading():
+                self._follow_upgrade(self._catalogue)
                 self._in_snapshot = True
                 try:
                     yield
@@ -213,8 +278,14 @@ class LocalStore(Store):
     def write(self) -> Iterator[LocalWriter]:
         """Return exclusive write access; the index files are updated at the end."""
         with write_lock(self.folder, self._wait), LocalWriter(self.folder) as writer:
-            self._check(writer)
+            with self._lock:
+                self._follow_upgrade(writer)
             yield writer
+            with self._lock:
+                self._follow_upgrade(writer)
+            path = self.folder / _MANIFEST
+            if SearchManifest.read(path) != self.manifest:  # upgraded, now or by a process that was killed then
+                self.manifest.write(path)
             # Not before: content that one file had may have moved to another file.
             if writer.has_replaced:
                 with writer.transaction():
@@ -222,6 +293,30 @@ class LocalStore(Store):
             # The index files are derived: if this is interrupted, they are rebuilt when the folder is opened.
             with self._lock:
                 self._live.save_if_behind(writer)
+
+    @contextmanager
+    def stage(self, manifest: SearchManifest, save_model: Callable[[Path], object]) -> Iterator[LocalStagedCodes]:
+        """Prepare codes in a folder beside the model in use; see :meth:`Store.stage`."""
+        busy = f"{self.folder} is being upgraded by another process; try again when it is done."
+        with locked(self.folder / _UPGRADE_LOCK, wait=0, busy=busy):
+            target = self._folder_of(manifest.fingerprint)
+            for path in self.folder.glob(f"{_MODEL}*"):  # of earlier upgrades
+                if path not in (target, self.model_folder):
+                    shutil.rmtree(path, ignore_errors=True)
+            if not (target / _MANIFEST).exists():
+                shutil.rmtree(target, ignore_errors=True)
+                save_model(target)
+                manifest.write(target / _MANIFEST)
+            n_bytes = (manifest.n_bits + 7) // 8 + (manifest.look_bits + 7) // 8
+            staged = LocalStagedCodes(target / _CODES, manifest.fingerprint, n_bytes)
+            yield staged
+            if self._catalogue_fingerprint() == manifest.fingerprint:
+                (target / _CODES).unlink(missing_ok=True)
+
+    def files(self) -> list[StoredFile]:
+        """Return all files, by id."""
+        with self._lock:
+            return self._catalogue.files()
 
     def generation(self) -> int:
         """Return the number of transactions so far."""
@@ -271,15 +366,15 @@ class LocalStore(Store):
 
     def code_of(self, image: int) -> CodePair | None:
         """Return the codes of an entry."""
-        with self._lock:
+        with self.snapshot():
             code = self._catalogue.code_of(image)
-        return None if code is None else self._unpack([code])
+            return None if code is None else self._unpack([code])
 
     def tiny_copies(self) -> tuple[list[int], CodePair | None, list[bytes]]:
         """Return the id, the codes and the tiny copy of every entry, by id; no codes if there are no entries."""
-        with self._lock:
+        with self.snapshot():
             rows = self._catalogue.tiny_copies()
-        codes = self._unpack([row[1] for row in rows]) if rows else None
+            codes = self._unpack([row[1] for row in rows]) if rows else None
         return [row[0] for row in rows], codes, [row[2] for row in rows]
 
     def _unpack(self, codes: list[bytes]) -> CodePair:
@@ -318,5 +413,27 @@ class LocalStore(Store):
             cache[label] = ids
         return cache[label]
 
-    def _check(self, catalogue: Catalogue) -> None:
-        check_fingerprint(self.folder, "its catalogue", catalogue.fingerprint(), self.manifest.fingerprint)
+    def _catalogue_fingerprint(self) -> str:
+        with self._lock:
+            return self._catalogue.fingerprint()
+
+    def _follow_upgrade(self, catalogue: Catalogue) -> None:
+        """Use the settings of the model that computed the codes, which an upgrade may have replaced."""
+        fingerprint = catalogue.fingerprint()
+        if fingerprint == self.manifest.fingerprint:
+            return
+        path = self._folder_of(fingerprint) / _MANIFEST
+        manifest = SearchManifest.read(path) if path.exists() else self.manifest
+        check_fingerprint(self.folder, "its catalogue", fingerprint, manifest.fingerprint)
+        self._use(manifest)
+
+    def _use(self, manifest: SearchManifest) -> None:
+        self.manifest = manifest
+        upgraded = self._folder_of(manifest.fingerprint)
+        self.model_folder = upgraded if upgraded.exists() else self.folder / _MODEL
+        self._live = LiveIndex(self.folder / _INDEX, manifest.index, manifest.n_bits, manifest.look_bits)
+        self._labelled = (None, {})
+
+    def _folder_of(self, fingerprint: str) -> Path:
+        """Return the folder of a model that the index was or is being upgraded to."""
+        return self.folder / f"{_MODEL}-{fingerprint[:16]}"

@@ -6,9 +6,19 @@ from typing import Any, overload
 
 from ddsh.datasets import Skipped
 from ddsh.index.pairs import By
-from ddsh.search.store import Entry
+from ddsh.search.store import Content, Entry
 
-__all__ = ["AddReport", "Hit", "QueryResult", "RefreshReport", "SearchInfo"]
+__all__ = [
+    "AddReport",
+    "Hit",
+    "LabelChange",
+    "LabelReport",
+    "QueryResult",
+    "RefreshReport",
+    "RemovedImage",
+    "SearchInfo",
+    "UpgradeReport",
+]
 
 
 @dataclass(frozen=True)
@@ -157,6 +167,85 @@ class RefreshReport:
     removed: tuple[int, ...] = ()
     broken: tuple[Skipped, ...] = ()
     out_of_reach: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """Labels to give to images, and labels to take from them.
+
+    Parameters
+    ----------
+    ids : tuple of int
+        Ids of the images.
+    add, remove : tuple of str
+        The labels. Giving a label that an image has, or taking one that it does not have, changes nothing.
+    """
+
+    ids: tuple[int, ...]
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def inverse(self) -> "LabelChange":
+        """Return the change that undoes this one."""
+        return LabelChange(self.ids, add=self.remove, remove=self.add)
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """Result of changing labels.
+
+    Parameters
+    ----------
+    changes : tuple of LabelChange
+        What really changed; the inverse of each undoes it, and leaves what others changed.
+    missing : tuple of int
+        Ids that are not in the index; others may have removed them.
+    """
+
+    changes: tuple[LabelChange, ...] = ()
+    missing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemovedImage:
+    """An image that was removed and can be restored.
+
+    Parameters
+    ----------
+    entry : Entry
+        Its entry.
+    content : Content
+        Its content and codes.
+    fingerprint : str
+        Fingerprint of the model that computed the codes.
+    """
+
+    entry: Entry
+    content: Content
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class UpgradeReport:
+    """Result of an upgrade to another model.
+
+    Parameters
+    ----------
+    n_images : int
+        Number of images in the index.
+    encoded : int
+        Number of contents that were encoded; an earlier, interrupted upgrade may have encoded others.
+    removed : tuple of int
+        Ids of images that were removed because their file is missing or changed.
+    n_bits, look_bits : int
+        Number of label bits and of look bits now.
+    """
+
+    n_images: int
+    encoded: int
+    removed: tuple[int, ...]
+    n_bits: int
+    look_bits: int
 
 
 @dataclass(frozen=True)

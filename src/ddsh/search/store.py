@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -26,6 +26,7 @@ __all__ = [
     "Ids",
     "Neighbours",
     "SearchManifest",
+    "StagedCodes",
     "Store",
     "StoreWriter",
     "StoredFile",
@@ -39,7 +40,7 @@ Ids: TypeAlias = NDArray[np.int64]
 
 
 class SearchManifest(Manifest):
-    """Settings of a search index, fixed at its creation.
+    """Settings of a search index, fixed until it is upgraded to another model.
 
     Attributes
     ----------
@@ -165,6 +166,18 @@ class Neighbours:
     codes: CodePair
 
 
+class StagedCodes(ABC):
+    """Codes of another model, prepared beside those in use; see :meth:`Store.stage`."""
+
+    @abstractmethod
+    def __contains__(self, sha256: object) -> bool:
+        """Return whether some content has a code."""
+
+    @abstractmethod
+    def put(self, codes: Mapping[bytes, bytes]) -> None:
+        """Keep codes by the checksum of their content; they outlast the process."""
+
+
 class StoreWriter(ABC):
     """Exclusive write access to a store, from :meth:`Store.write`.
 
@@ -205,12 +218,24 @@ class StoreWriter(ABC):
         """Add an entry for a file with stored content and return its id."""
 
     @abstractmethod
+    def content_of(self, image: int) -> Content | None:
+        """Return the content of an entry."""
+
+    @abstractmethod
+    def restore(self, entry: Entry) -> None:
+        """Add a removed entry with stored content again, with its id, labels and metadata."""
+
+    @abstractmethod
     def replace(self, image: int, sha256: bytes, mtime_ns: int) -> None:
         """Set the content of an entry whose file changed."""
 
     @abstractmethod
     def move(self, image: int, path: Path, mtime_ns: int) -> None:
         """Set the path and the modification time of an entry."""
+
+    @abstractmethod
+    def labels_of(self, image: int) -> tuple[str, ...] | None:
+        """Return the labels of an entry; None if the id is unknown."""
 
     @abstractmethod
     def set_labels(self, image: int, labels: Sequence[str]) -> None:
@@ -221,8 +246,15 @@ class StoreWriter(ABC):
         """Replace the metadata of an entry, given as JSON."""
 
     @abstractmethod
-    def remove(self, ids: Iterable[int]) -> None:
+    def remove(self, ids: Iterable[int], *, keep_images: bool = False) -> None:
         """Remove entries.
+
+        Parameters
+        ----------
+        ids : iterable of int
+            Their ids.
+        keep_images : bool
+            Leave images that were kept for them until :meth:`remove_unused_images`, so that they can be restored.
 
         Raises
         ------
@@ -243,8 +275,12 @@ class StoreWriter(ABC):
         """Keep an image that has no file, and return the path of its file; any thread may call this."""
 
     @abstractmethod
-    def remove_unused_images(self) -> None:
-        """Delete kept images that no entry refers to, such as those of an interrupted addition."""
+    def remove_unused_images(self, keep: Collection[Path] = ()) -> None:
+        """Delete kept images that no entry refers to, such as those of an interrupted addition; not those in `keep`."""
+
+    @abstractmethod
+    def switch(self, staged: StagedCodes) -> None:
+        """Replace all codes and the model by staged ones; every content needs a staged code."""
 
 
 class Store(ABC):
@@ -253,7 +289,7 @@ class Store(ABC):
     Attributes
     ----------
     manifest : SearchManifest
-        Settings.
+        Settings. After an upgrade by another process they change when :meth:`snapshot` or :meth:`write` is entered.
     folder : Path
         Local folder of the store.
     model_folder : Path
@@ -292,6 +328,32 @@ class Store(ABC):
         Busy
             If another writer holds it for too long.
         """
+
+    @abstractmethod
+    def stage(
+        self, manifest: SearchManifest, save_model: Callable[[Path], object]
+    ) -> AbstractContextManager[StagedCodes]:
+        """Prepare the codes of another model, while the store goes on serving and changing.
+
+        Codes that an interrupted attempt with the same model left are there again. :meth:`StoreWriter.switch` puts
+        them into use.
+
+        Parameters
+        ----------
+        manifest : SearchManifest
+            The new settings.
+        save_model : callable
+            Saves the new model to the folder it is given.
+
+        Raises
+        ------
+        Busy
+            If another process prepares codes.
+        """
+
+    @abstractmethod
+    def files(self) -> list[StoredFile]:
+        """Return all files, by id."""
 
     @abstractmethod
     def generation(self) -> int:

@@ -19,20 +19,28 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
 from ddsh.images import check_file, decode_image, extension_of
-from ddsh.search import Entry, ImageSearch, SearchInfo
+from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, SearchInfo
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
+from ddsh.service.removed_items import RemovedItems
 from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.schemas import (
     AddResponse,
     HealthResponse,
     HitResponse,
     ImageId,
+    ImageIds,
     InfoResponse,
     ItemResponse,
+    LabelChangeSchema,
+    LabelledItem,
+    LabelsRequest,
+    LabelsResponse,
     NewItemParameters,
     ReadyResponse,
+    RemoveItemsResponse,
     RemoveResponse,
+    RestoreItemsResponse,
     SampleParameters,
     SearchByIdParameters,
     SearchParameters,
@@ -40,12 +48,13 @@ from ddsh.service.schemas import (
     ThumbnailParameters,
 )
 from ddsh.service.settings import Settings
-from ddsh.service.uploads import extract_image, read_body
+from ddsh.service.uploads import extract_image, read_body, read_json
 
 __all__ = [
     "ServiceState",
     "State",
     "add_item",
+    "change_labels",
     "docs_page",
     "get_health",
     "get_image",
@@ -57,6 +66,8 @@ __all__ = [
     "get_state",
     "get_thumbnail",
     "remove_item",
+    "remove_items",
+    "restore_items",
     "search_by_id",
     "search_by_upload",
     "search_page",
@@ -108,6 +119,7 @@ class ServiceState:
         self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.changes = BoundedPool(1, _MAX_WAITING_CHANGES, settings.timeout)
+        self.removed = RemovedItems(search)
         self.info: ExpiringValue[SearchInfo] = ExpiringValue(search.info)
 
         @cache_bytes(_THUMBNAIL_CACHE_BYTES, key=lambda entry, side: (entry.sha256, side))
@@ -121,6 +133,7 @@ class ServiceState:
         """Stop the thread pools; running calls finish in the background."""
         for pool in (self.encoding, self.reading, self.thumbnails, self.changes):
             pool.close()
+        self.removed.close()
 
 
 async def get_state(request: Request) -> ServiceState:
@@ -249,6 +262,49 @@ async def remove_item(id: ImageId, state: State) -> RemoveResponse:  # noqa: A00
 
     await state.changes.run_in_slot(remove)
     return RemoveResponse(id=id)
+
+
+async def change_labels(request: Request, state: State) -> LabelsResponse:
+    """Give labels to images and take labels from them, all at once.
+
+    Only the labels that are named change, so two people can label the same images. Repeating a request changes
+    nothing.
+    """
+
+    def change() -> LabelsResponse:
+        """Change the labels and return those that the images have now."""
+        asked = [LabelChange(each.ids, each.add, each.remove) for each in body.changes]
+        report = state.search.change_labels(asked) if asked else LabelReport()
+        state.info.clear()
+        entries = state.search.entries(sorted({number for each in asked for number in each.ids}))
+        return LabelsResponse(
+            changes=[LabelChangeSchema(ids=each.ids, add=each.add, remove=each.remove) for each in report.changes],
+            items=[LabelledItem.model_validate(entry) for entry in entries],
+            missing=report.missing,
+        )
+
+    with state.changes.slot():
+        body = await read_json(request, LabelsRequest, state.settings)
+        return await state.changes.run(change)
+
+
+async def remove_items(request: Request, state: State) -> RemoveItemsResponse:
+    """Remove images from the index, so that they can be restored for some minutes."""
+    with state.changes.slot():
+        body = await read_json(request, ImageIds, state.settings)
+        removed, missing = await state.changes.run(state.removed.remove, body.ids)
+    state.info.clear()
+    return RemoveItemsResponse(removed=removed, missing=missing)
+
+
+async def restore_items(request: Request, state: State) -> RestoreItemsResponse:
+    """Restore images that /items/remove removed, with their ids, labels and metadata."""
+    with state.changes.slot():
+        body = await read_json(request, ImageIds, state.settings)
+        restored, missing = await state.changes.run(state.removed.restore, body.ids)
+    state.info.clear()
+    entries = await state.reading.run_in_slot(state.search.entries, restored)
+    return RestoreItemsResponse(items=[ItemResponse.model_validate(entry) for entry in entries], missing=missing)
 
 
 async def get_health() -> HealthResponse:

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
 from ddsh.service import handlers
-from ddsh.service.schemas import ErrorResponse
+from ddsh.service.schemas import ErrorResponse, ImageIds, LabelsRequest
 from ddsh.service.security import require_token
-from ddsh.service.uploads import REQUEST_BODY
+from ddsh.service.uploads import REQUEST_BODY, describe_json
 
 __all__ = ["router"]
 
@@ -29,6 +29,15 @@ router.get("/images/{id}/thumbnail", tags=["images"], response_class=Response, r
 
 router.get("/items/{id}", tags=["items"])(handlers.get_item)
 router.post("/items", tags=["items"], status_code=201, openapi_extra=_UPLOAD, dependencies=_TOKEN)(handlers.add_item)
+router.post("/items/labels", tags=["items"], openapi_extra=describe_json(LabelsRequest), dependencies=_TOKEN)(
+    handlers.change_labels
+)
+router.post("/items/remove", tags=["items"], openapi_extra=describe_json(ImageIds), dependencies=_TOKEN)(
+    handlers.remove_items
+)
+router.post("/items/restore", tags=["items"], openapi_extra=describe_json(ImageIds), dependencies=_TOKEN)(
+    handlers.restore_items
+)
 router.delete("/items/{id}", tags=["items"], dependencies=_TOKEN)(handlers.remove_item)
 
 router.get("/health", tags=["operation"])(handlers.get_health)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ddsh.codes import MAX_BITS
 from ddsh.images import MAX_THUMBNAIL
@@ -13,18 +13,26 @@ from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
 from ddsh.service.settings import Settings
 
 __all__ = [
+    "MAX_IDS",
     "MAX_LISTED_LABELS",
     "AddResponse",
     "ErrorResponse",
     "HealthResponse",
     "HitResponse",
     "ImageId",
+    "ImageIds",
     "InfoResponse",
     "ItemResponse",
     "Label",
+    "LabelChangeSchema",
+    "LabelledItem",
+    "LabelsRequest",
+    "LabelsResponse",
     "NewItemParameters",
     "ReadyResponse",
+    "RemoveItemsResponse",
     "RemoveResponse",
+    "RestoreItemsResponse",
     "SampleParameters",
     "SearchByIdParameters",
     "SearchParameters",
@@ -35,10 +43,16 @@ __all__ = [
 MAX_LISTED_LABELS = 1000
 """Maximum number of labels in :class:`InfoResponse`."""
 
+MAX_IDS = 1000
+"""Maximum number of images that one request changes."""
+
 _MAX_ID = 2**63 - 1
+_MAX_CHANGES = 1000
+_MAX_LABELS = 100
 _MAX_DISTANCE = 8 * MAX_BITS  # of both codes at their longest
 
 ImageId = Annotated[int, Path(ge=0, le=_MAX_ID, description="Id of an image in the index.")]
+_Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 
 
@@ -185,6 +199,75 @@ class RemoveResponse(BaseModel):
     """Result of removing an image."""
 
     id: int
+
+
+class ImageIds(BaseModel):
+    """Images to change."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, json_schema_extra={"examples": [{"ids": [17, 18]}]}
+    )
+
+    ids: tuple[_Id, ...] = Field(max_length=MAX_IDS, description="Ids of the images.")
+
+
+class LabelChangeSchema(ImageIds):
+    """Labels to give to images and labels to take from them."""
+
+    add: tuple[Label, ...] = Field((), max_length=_MAX_LABELS, description="Labels to give.")
+    remove: tuple[Label, ...] = Field((), max_length=_MAX_LABELS, description="Labels to take.")
+
+
+class LabelsRequest(BaseModel):
+    """Changes of labels, applied all at once. An empty list checks the token and changes nothing."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"changes": [{"ids": [17, 18], "add": ["dog"], "remove": ["cat"]}]}]},
+    )
+
+    changes: list[LabelChangeSchema] = Field(max_length=_MAX_CHANGES)
+
+    @model_validator(mode="after")
+    def check_total(self) -> Self:
+        """Refuse more ids than one request may change."""
+        if (total := sum(len(change.ids) for change in self.changes)) > MAX_IDS:
+            raise ValueError(f"{total:,} ids, the limit is {MAX_IDS:,} in one request")
+        return self
+
+
+class LabelledItem(BaseModel):
+    """The labels of an image."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    id: int
+    labels: tuple[str, ...]
+
+
+class LabelsResponse(BaseModel):
+    """Result of changing labels."""
+
+    changes: list[LabelChangeSchema] = Field(
+        description="What really changed. To undo it, send the changes in reverse order, with add and remove swapped."
+    )
+    items: list[LabelledItem] = Field(description="The labels that the images have now.")
+    missing: tuple[int, ...] = Field(description="Ids that are not in the index; others may have removed them.")
+
+
+class RemoveItemsResponse(BaseModel):
+    """Result of removing images."""
+
+    removed: list[int] = Field(description="Ids of the images; /items/restore brings them back for some minutes.")
+    missing: list[int] = Field(description="Ids that are not in the index; others may have removed them.")
+
+
+class RestoreItemsResponse(BaseModel):
+    """Result of restoring images."""
+
+    items: list[ItemResponse] = Field(description="The images, which have their ids and labels again.")
+    missing: list[int] = Field(description="Ids of images that cannot be restored any more.")
 
 
 class HealthResponse(BaseModel):

@@ -1,22 +1,37 @@
-"""Uploaded images: request bodies and multipart forms, read within limits."""
+"""Request bodies: images, multipart forms and JSON, within limits."""
 
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import Field, File, FormParser, parse_options_header
 
 from ddsh.service.settings import Settings
 
-__all__ = ["FORM_FIELD", "REQUEST_BODY", "extract_image", "file_from_form", "read_body"]
+__all__ = [
+    "FORM_FIELD",
+    "MAX_JSON_BYTES",
+    "REQUEST_BODY",
+    "describe_json",
+    "extract_image",
+    "file_from_form",
+    "read_body",
+    "read_json",
+]
 
 FORM_FIELD = "image"
 """Name of the form field that contains the image file."""
 
+MAX_JSON_BYTES = 200_000
+"""Maximum size of a request body of JSON."""
+
 _FORM_OVERHEAD = 10_000  # bytes of a form besides its file
+M = TypeVar("M", bound=BaseModel)
 _BINARY = {"type": "string", "format": "binary"}
 
 REQUEST_BODY: Mapping[str, Any] = MappingProxyType(
@@ -39,12 +54,45 @@ async def read_body(request: Request, settings: Settings) -> bytes:
     Of a body that is too large, up to twice the limit is read and discarded: most clients read the
     response only after they have sent the whole body.
     """
-    limit, body, n_bytes = settings.max_upload_bytes + _FORM_OVERHEAD, bytearray(), 0
+    return await _read(request, settings.max_upload_bytes + _FORM_OVERHEAD, settings.timeout, _too_large(settings))
+
+
+async def read_json(request: Request, model: type[M], settings: Settings) -> M:
+    """Read a request body of JSON within the size limit and the timeout, and validate it.
+
+    Parameters
+    ----------
+    request : Request
+        The request.
+    model : type of BaseModel
+        What the body must be.
+    settings : Settings
+        Limits of the service.
+    """
+    message = f"The request body is larger than the limit of {MAX_JSON_BYTES / 1e3:g} kB; send several requests."
+    too_large = HTTPException(413, message, {"Connection": "close"})
+    body = await _read(request, MAX_JSON_BYTES, settings.timeout, too_large)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problems = ({**each, "loc": (".".join(map(str, each["loc"])) or "body",)} for each in error.errors())
+        raise RequestValidationError(list(problems)) from error
+
+
+def describe_json(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a request body of JSON; nested models must be part of a response, too."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+async def _read(request: Request, limit: int, timeout: float, too_large: HTTPException) -> bytes:
+    body, n_bytes = bytearray(), 0
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > 2 * limit:
-        raise _too_large(settings)
+        raise too_large
     try:
-        async with asyncio.timeout(settings.timeout):
+        async with asyncio.timeout(timeout):
             async for chunk in request.stream():
                 n_bytes += len(chunk)
                 if n_bytes <= limit:
@@ -52,10 +100,10 @@ async def read_body(request: Request, settings: Settings) -> bytes:
                 elif n_bytes > 2 * limit:
                     break
     except TimeoutError:
-        message = f"The image did not arrive within {settings.timeout:g} seconds."
+        message = f"The request body did not arrive within {timeout:g} seconds."
         raise HTTPException(408, message, {"Connection": "close"}) from None
     if n_bytes > limit:
-        raise _too_large(settings)
+        raise too_large
     return bytes(body)
 
 

@@ -5,11 +5,12 @@ import { toQuery } from "./state.js";
 export class RequestError extends Error {
   constructor(message, status) {
     super(message);
+    this.status = status;
     this.canRetry = status === 0 || status === 408 || status >= 500;
   }
 }
 
-async function request(url, options = {}) {
+export async function request(url, options = {}) {
   let response;
   try {
     response = await fetch(url, options);

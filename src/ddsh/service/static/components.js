@@ -10,6 +10,12 @@ export function createElement(name, properties = {}, ...children) {
   return element;
 }
 
+export function createButton(textContent, onClick, properties = {}) {
+  const button = createElement("button", { type: "button", textContent, ...properties });
+  button.addEventListener("click", onClick);
+  return button;
+}
+
 export const formatBits = (count) => (count === 1 ? "1 bit" : `${count.toLocaleString("en")} bits`);
 
 export const formatImages = (count) => (count === 1 ? "1 image" : `${count.toLocaleString("en")} images`);
@@ -56,6 +62,15 @@ export const isTiny = (item) => Math.max(item.width, item.height) <= TINY;
 // Tiny images are shown from the original file: a JPEG thumbnail of them would be blurred.
 export const imageUrl = (item) => (isTiny(item) ? `images/${item.id}` : `images/${item.id}/thumbnail`);
 
+export const labelsOf = (card) => JSON.parse(card.dataset.labels);
+
+// The heading of a card is its labels, or the name of the file without labels.
+export function showLabels(card, labels) {
+  card.dataset.labels = JSON.stringify(labels);
+  card.querySelector("b").textContent = labels.join(", ") || card.title;
+  card.querySelector(".name").hidden = labels.length === 0;
+}
+
 // A card shows an image and links to the search with it.
 export function createCard(item, url, isQuery) {
   const image = createElement("img", { src: imageUrl(item), alt: "", loading: "lazy", decoding: "async" });
@@ -68,7 +83,7 @@ export function createCard(item, url, isQuery) {
 
   const caption = createElement("span", { className: "caption" });
   const heading = createElement("span", { className: "card-heading" });
-  heading.append(createElement("b", { textContent: item.labels.join(", ") || item.name }));
+  heading.append(createElement("b"));
   if (item.bits) {
     // With both codes: how many label bits differ, and how many look bits.
     const differing = [item.label_distance, item.look_distance].filter((count) => count !== null);
@@ -77,11 +92,12 @@ export function createCard(item, url, isQuery) {
     heading.append(createElement("span", { className: "distance", textContent: distance }));
   }
   caption.append(heading);
-  if (item.labels.length) caption.append(createElement("span", { className: "name", textContent: item.name }));
+  caption.append(createElement("span", { className: "name", textContent: item.name }));
 
   const frame = createElement("span", { className: "picture" }, image);
   const link = createElement("a", { className: "card", href: url, title: item.name }, frame, caption);
   link.dataset.id = item.id;
   link.classList.toggle("is-query", isQuery);
+  showLabels(link, item.labels);
   return createElement("li", {}, link);
 }

@@ -39,17 +39,21 @@ function parameterRows(api, operation) {
   });
 }
 
+function fieldRows(api, properties) {
+  const row = (name, field) => [code(name), typeName(api, field), field.description ?? ""];
+  return Object.entries(properties).flatMap(([name, field]) => {
+    const inner = field.type === "array" ? Object.entries(resolve(api, field.items).properties ?? {}) : [];
+    return [row(name, field), ...inner.map(([each, innerField]) => row(`${name}[].${each}`, innerField))];
+  });
+}
+
 function describeResponse(api, operation) {
   const [status, response] = Object.entries(operation.responses).find(([name]) => name.startsWith("2"));
   const [mediaType, content] = Object.entries(response.content ?? {})[0] ?? ["", {}];
   let schema = resolve(api, content.schema);
   const isList = schema.type === "array";
   if (isList) schema = resolve(api, schema.items);
-  const row = (name, field) => [code(name), typeName(api, field), field.description ?? ""];
-  const rows = Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
-    const inner = field.type === "array" ? Object.entries(resolve(api, field.items).properties ?? {}) : [];
-    return [row(name, field), ...inner.map(([each, innerField]) => row(`${name}[].${each}`, innerField))];
-  });
+  const rows = fieldRows(api, schema.properties ?? {});
   return {
     title: `Response ${status}${mediaType ? `, ${mediaType}` : ""}${isList ? ", a list of" : ""}`,
     description: schema.description ?? "",
@@ -57,13 +61,17 @@ function describeResponse(api, operation) {
   };
 }
 
+const jsonBody = (operation) => operation.requestBody?.content["application/json"]?.schema;
+
 function curlExample(method, path, operation) {
   const required = (operation.parameters ?? []).filter((each) => each.required && each.in === "query");
   const query = required.map((each) => `${each.name}=17`).join("&");
   const url = `${base}${path.replace("{id}", "17")}${query && `?${query}`}`;
   const parts = ["curl"];
   if (operation.security) parts.push('-H "Authorization: Bearer $DDSH_TOKEN"');
-  if (operation.requestBody) parts.push("--data-binary @photo.jpg");
+  const body = jsonBody(operation);
+  if (body) parts.push(`--json '${JSON.stringify(body.examples[0])}'`);
+  else if (operation.requestBody) parts.push("--data-binary @photo.jpg");
   else if (method !== "get") parts.push(`-X ${method.toUpperCase()}`);
   return [...parts, `'${url}'`].join(" ");
 }
@@ -72,7 +80,11 @@ function createOperation(api, path, method, operation) {
   const example = createElement("pre", { textContent: curlExample(method, path, operation) });
   const body = createElement("div", { className: "body" }, example);
   const heading = (text) => createElement("h3", { textContent: text });
-  if (operation.requestBody) {
+  if (jsonBody(operation)) {
+    const { description, properties } = jsonBody(operation);
+    body.append(heading("Body, application/json"), createElement("p", { textContent: description }));
+    body.append(createTable(fieldRows(api, properties)));
+  } else if (operation.requestBody) {
     const mediaTypes = Object.keys(operation.requestBody.content).join(" or ");
     body.append(createElement("p", { textContent: `Body: ${mediaTypes} (field “image”).` }));
   }

@@ -11,7 +11,9 @@ import {
   formatTime,
   imageUrl,
   isTiny,
+  labelsOf,
 } from "./components.js";
+import { allowEditing } from "./labels.js";
 import { readState, writeState } from "./state.js";
 
 const N_SAMPLES = 18;
@@ -131,9 +133,10 @@ function initialiseOptions() {
     const field = createElement("input", { type: "text", id: "label", placeholder: "any", autocomplete: "off" });
     byId("label").replaceWith(field);
     field.setAttribute("list", "labels");
+    byId("labels")?.remove();
     byId("label-row").append(createElement("datalist", { id: "labels" }, ...options));
   } else {
-    byId("label").append(...options);
+    byId("label").replaceChildren(createElement("option", { value: "", textContent: "any" }), ...options);
   }
   byId("label-row").hidden = info.n_labels === 0;
 }
@@ -313,6 +316,7 @@ async function render() {
       info = await getInfo();
       showStatistics();
       initialiseOptions();
+      if (!info.read_only) allowEditing(info, refresh);
     }
     showOptions();
     await (state.id === null && state.upload === null ? showStart(signal) : showSearch(signal));
@@ -328,6 +332,18 @@ async function render() {
     if (!(error instanceof RequestError)) throw error;
   }
   setBusy(false);
+}
+
+// After a change of labels or images: new statistics and menus; the results stay as they are.
+async function refresh() {
+  samples = null;
+  info = await getInfo();
+  showStatistics();
+  initialiseOptions();
+  showOptions();
+  const own = byId("grid").querySelector(".card.is-query");
+  if (own) byId("query-label").textContent = labelsOf(own).join(", ") || `Image ${own.dataset.id}`;
+  return info;
 }
 
 addEventListener("hashchange", () => {
