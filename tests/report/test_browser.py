@@ -36,7 +36,7 @@ def test_tables_and_figures_are_seen_and_nothing_sticks_out(opened, full_report,
     assert page.locator("article > details[open]").count() == page.locator("article > details").count()
     assert page.locator("table.map").is_visible()
     pictures = page.locator(".panels svg")
-    assert pictures.count() == 21
+    assert pictures.count() == 23
     for place in range(pictures.count()):
         box = pictures.nth(place).bounding_box()
         assert box["width"] >= 220
