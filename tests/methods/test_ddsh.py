@@ -15,7 +15,7 @@ from torch import nn
 
 from ddsh.backbones import Backbone
 from ddsh.backbones.frozen import FrozenLayers
-from ddsh.backbones.network import Network
+from ddsh.backbones.network import HashNetwork, Network
 from ddsh.backbones.registry import build_network
 from ddsh.datasets import load
 from ddsh.errors import ArtefactError, InvalidInput, UnknownName
@@ -57,7 +57,8 @@ def images(rng):
 
 
 def _make(cls=DDSH, **options):
-    return cls(**({"n_bits": 8, "backbone": Tiny(), "training": FAST, "n_omega": 20} | options))
+    common = {"n_bits": 8, "backbone": Tiny(), "training": FAST, "n_omega": 20, "sampling": "random", "start": "random"}
+    return cls(**(common | options))
 
 
 @pytest.mark.parametrize("loss", ["l2", "logistic", {"kind": "logistic", "scale": 8.0}])
@@ -250,7 +251,7 @@ def test_the_objective_falls_on_real_images(dissimilar, share):
     rows = sample.parts["database"][:600]
     X = np.stack(list(sample.images.take(rows)))
     training = Training(epochs=4, learning_rate=0.5, final_lr=0.05, momentum=0.9)
-    method = DDSH(12, backbone="small-grey", training=training, n_omega=50, dissimilar=dissimilar)
+    method = DDSH(12, backbone="small-grey", training=training, n_omega=50, dissimilar=dissimilar, start="random")
     objectives = [entry["objective"] for entry in method.fit(X, sample.labels.take(rows)).history_]
     assert objectives[-1] < share * objectives[0]
 
@@ -539,8 +540,53 @@ def test_a_loss_with_parameters_is_described_in_plain_values(images):
             _make(loss=bad).fit(*images)
 
 
+def test_the_hash_layer_absorbs_the_standardisation_of_features(images):
+    network = HashNetwork(Tiny(), 8, seed=0).eval()
+    pixels = torch.from_numpy(images[0][:40])
+    features = network.backbone(pixels)
+    network.standardise(features)
+    standard = (features - network.feature_mean) / network.feature_spread
+    assert standard.detach().mean(0).abs().max() < 1e-5
+    assert standard.detach().square().mean().item() == pytest.approx(1.0, rel=1e-4)
+    before = network(pixels).detach()
+    network.absorb_standardisation()
+    assert set(network.state_dict()) == set(HashNetwork(Tiny(), 8, seed=0).state_dict())
+    torch.testing.assert_close(network(pixels).detach(), before, rtol=1e-4, atol=1e-5)
+
+
+def test_a_standardised_training_resumes_to_the_same_codes(images, tmp_path):
+    training = replace(FAST, standardise=True, checkpoint_seconds=0)
+    whole = _make(training=training).fit(*images)
+    plain = _make(training=replace(FAST, checkpoint_seconds=0)).fit(*images)
+    assert not np.array_equal(whole.project(images[0]), plain.project(images[0]))
+
+    class Stop(Exception):
+        pass
+
+    def stop(step):
+        if step.done == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        _make(training=training).fit(*images, checkpoints=tmp_path, on_step=stop)
+    resumed = _make(training=training).fit(*images, checkpoints=tmp_path, resume=True)
+    assert np.array_equal(resumed.project(images[0]), whole.project(images[0]))
+
+
+def several(n_items):
+    return as_labels(np.arange(n_items) % 3)
+
+
+def test_images_with_several_labels_get_their_own_preset():
+    labels = as_labels(np.eye(5, dtype=np.uint8)[np.arange(5000) % 5] | np.eye(5, dtype=np.uint8)[np.arange(5000) % 3])
+    assert DDSH(16).adapted(labels).settings() == PRESETS["multilabel"]
+    assert DDSH(16, preset="paper").adapted(labels).preset == "paper"
+    given = DDSH(16, training=Training(epochs=3, learning_rate=9.0)).adapted(labels, given=["epochs"])
+    assert given.settings().training == replace(PRESETS["multilabel"].training, epochs=3)
+
+
 def test_few_images_get_a_smaller_omega_and_schedule():
-    method = DDSH(16).adapted(90)
+    method = DDSH(16).adapted(several(90))
     settings = method.settings()
     assert (settings.n_omega, settings.solver, settings.sampling, settings.start) == (
         45,
@@ -550,7 +596,7 @@ def test_few_images_get_a_smaller_omega_and_schedule():
     )
     schedule = PRESETS["tuned"].training
     assert settings.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
-    assert DDSH(16).adapted(150).settings().n_omega == 75
+    assert DDSH(16).adapted(several(150)).settings().n_omega == 75
 
 
 @pytest.mark.parametrize("cls", [DDSH, DDSH0, DDSHMAC])
@@ -558,19 +604,19 @@ def test_few_images_get_a_smaller_omega_and_schedule():
 def test_enough_images_change_nothing(cls, preset):
     method = cls(16, preset=preset)
     enough = max(200, 4 * method.settings().training.batch_size)
-    assert method.adapted(enough) is method
-    assert method.adapted(5000) is method
+    assert method.adapted(several(enough)) is method
+    assert method.adapted(several(5000)) is method
 
 
 def test_parameters_that_were_given_are_not_adapted(images):
     method = DDSH(16, n_omega=100, solver="exact", sampling="random", start="random", training=FAST)
-    assert method.adapted(20).get_params() == method.get_params()
-    assert DDSH(16, n_omega=100).adapted(90).settings().start == "cosdish"
-    named = DDSH(16, training=FAST).adapted(20, given=["epochs"])
+    assert method.adapted(several(20)).get_params() == method.get_params()
+    assert DDSH(16, n_omega=100).adapted(several(90)).settings().start == "cosdish"
+    named = DDSH(16, training=FAST).adapted(several(20), given=["epochs"])
     assert (named.training.epochs, named.training.batch_size, named.n_omega) == (FAST.epochs, 16, 10)
     assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2**0.5)
-    assert DDSH(16).adapted(20, given=["learning_rate"]).training.learning_rate == 0.05
-    with pytest.raises(InvalidInput, match=r"n_omega is 100 but there are only 90 images.*adapted\(90\)"):
+    assert DDSH(16).adapted(several(20), given=["learning_rate"]).training.learning_rate == 0.05
+    with pytest.raises(InvalidInput, match=r"n_omega is 100 but there are only 90 images.*adapted\(labels\)"):
         DDSH(8, backbone=Tiny(), training=FAST, n_omega=100).fit(images[0][:90], images[1][:90])
 
 
@@ -582,7 +628,7 @@ def test_an_adapted_method_learns_from_few_images_and_leaves_the_original(images
     ]  # two classes, and one image of a third
     original = DDSH(8, backbone=Tiny(), preset="scratch")
     before = original.get_params()
-    method = original.adapted(len(few)).fit(pixels[few], labels[few])
+    method = original.adapted(as_labels(labels[few])).fit(pixels[few], labels[few])
     assert original.get_params() == before
     assert len(method.history_) == method.settings().training.epochs
     assert method.describe_params()["n_omega"] == 10
@@ -605,10 +651,10 @@ def test_a_schedule_for_few_images_takes_enough_steps(n_items):
 
 def test_the_network_of_a_two_step_method_is_adapted_too():
     method = COSDISH(16, extension="cnn")
-    adapted = method.adapted(40).describe_params()["extension"]["training"]
+    adapted = method.adapted(several(40)).describe_params()["extension"]["training"]
     assert adapted["batch_size"] == 16
-    assert method.adapted(5000) is method
-    assert COSDISH(16, extension="linear").adapted(5).extension == "linear"
+    assert method.adapted(several(5000)) is method
+    assert COSDISH(16, extension="linear").adapted(several(5)).extension == "linear"
 
 
 def test_items_without_a_label_are_refused_with_their_number(images):

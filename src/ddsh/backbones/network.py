@@ -145,6 +145,8 @@ def require_size(name: str, image_size: int, smallest: int) -> None:
         raise InvalidInput(f"{name} takes images of at least {smallest} pixels a side; got image_size={image_size}.")
 
 
+_SMALLEST_SPREAD = 1e-6
+
 HEAD_STD = 0.01
 """Standard deviation of the initial weights and biases of the hash layer, as in the authors' release."""
 
@@ -171,6 +173,10 @@ class HashNetwork(nn.Module):
         with torch.no_grad():
             self.head.weight.normal_(0.0, HEAD_STD, generator=generator)
             self.head.bias.normal_(0.0, HEAD_STD, generator=generator)
+        self.feature_mean: Tensor | None
+        self.feature_spread: Tensor | None
+        self.register_buffer("feature_mean", None)
+        self.register_buffer("feature_spread", None)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return real outputs, shape (n, n_bits), of uint8 images, shape (n, size, size, channels)."""
@@ -178,8 +184,28 @@ class HashNetwork(nn.Module):
 
     def finish(self, maps: Tensor, n_stages: int) -> Tensor:
         """Run the remaining stages and the hash layer on the output of the first stages."""
-        outputs: Tensor = self.head(self.backbone.finish(maps, n_stages))
+        features = self.backbone.finish(maps, n_stages)
+        if self.feature_mean is not None and self.feature_spread is not None:
+            features = (features - self.feature_mean) / self.feature_spread
+        outputs: Tensor = self.head(features)
         return outputs
+
+    def standardise(self, features: Tensor) -> None:
+        """From now on, centre what the hash layer sees and scale it to unit variance, by the statistics of `features`.
+
+        The variance is that of all features together: a feature that hardly varies stays small.
+        """
+        self.feature_mean = features.mean(0)
+        self.feature_spread = (features - self.feature_mean).square().mean().sqrt().clamp_min(_SMALLEST_SPREAD)
+
+    def absorb_standardisation(self) -> None:
+        """Put the standardisation into the weights of the hash layer; the outputs stay the same."""
+        if self.feature_mean is None or self.feature_spread is None:
+            return
+        with torch.no_grad():
+            self.head.weight.div_(self.feature_spread)
+            self.head.bias.sub_(self.head.weight @ self.feature_mean)
+        self.feature_mean = self.feature_spread = None
 
 
 def choose_device(name: str) -> torch.device:

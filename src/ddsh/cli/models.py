@@ -174,7 +174,7 @@ def train(
     _check_trainable(dataset, source, part, needs_classes=own.card.supervision == "supervised")
     split = rule.with_options(**options).split(dataset, seed)
     given = [name for name, value in schedule.items() if value is not None]
-    adapted = own.adapted(len(split.train), given)
+    adapted = own.adapted(dataset.labels.take(split.train), given)
     images, labels = SomeImages(dataset.images, split.train), dataset.labels.take(split.train)
     checkpoints = out / "checkpoints"
     start = time.perf_counter()

@@ -86,9 +86,9 @@ def evaluate(
     start = time.perf_counter()
     split = rule.split(data, seed)
     fitted: Model = model if isinstance(model, Model) else Model(model, look_bits=0)
-    if isinstance(model, str):
-        fitted = Model(_method_of(fitted).adapted(len(split.train)), look_bits=0)
     labels = data.labels.take(split.train)
+    if isinstance(model, str):
+        fitted = Model(_method_of(fitted).adapted(labels), look_bits=0)
 
     def score_epoch(record: dict[str, Any]) -> None:
         """Add the MAP after an epoch to its record."""

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from ddsh.backbones.base import Backbone
-from ddsh.backbones.frozen import FrozenLayers, check_n_stages, from_channels_last
+from ddsh.backbones.frozen import CHUNK, FrozenLayers, check_n_stages, from_channels_last
 from ddsh.backbones.layers import fold_batch_norm
 from ddsh.backbones.network import HashNetwork, choose_device
 from ddsh.backbones.weights import fingerprint
@@ -122,6 +122,8 @@ class DeepHasher(Hasher):
             raise InvalidInput(f"Frozen stages see each image once: n_frozen={n_frozen} needs crop=0.")
         else:
             batches = FrozenBatches(images, self._frozen_layers(), flip=schedule.flip)
+        if schedule.standardise:
+            self.model_.standardise(self._features(batches, len(images)))
         self._begin_fit(labels)
         loop = TrainingLoop(self, batches, on_step, on_epoch)
         store = None
@@ -130,6 +132,8 @@ class DeepHasher(Hasher):
             if not resume:
                 store.require_none()
         loop.run(store)
+        self.model_.absorb_standardisation()
+        self._folded = None
         self.history_: list[dict[str, Any]] = loop.history
         return self
 
@@ -147,16 +151,29 @@ class DeepHasher(Hasher):
         """Return the parameters that ``ddsh tune`` varies: those of the training schedule."""
         return {f"training.{name}": factor for name, factor in SEARCHED.items()}
 
-    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+    def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
         """Return a copy with a schedule for few images; see :meth:`Hasher.adapted`."""
         schedule = self._schedule()
         if given is None:
             given = vars(schedule) if self.training is not None else ()
-        suited = schedule.for_few(n_items, given)
+        suited = schedule.for_few(len(labels), given)
         if suited == schedule:
             return self
         copied: Self = clone(self)
         return copied.set_params(training=suited)  # type: ignore[no-any-return]
+
+    def _features(self, batches: Batches, n_images: int) -> Tensor:
+        """Return the features of all training images, augmented as in training, before the first step."""
+        rng, n_frozen, device, parts = self._rng(6), self._n_frozen(), self.model_.head.weight.device, []
+        network = self.model_.backbone.eval()
+        with torch.inference_mode():
+            for start in range(0, n_images, CHUNK):
+                inputs: Any = batches.take(np.arange(start, min(start + CHUNK, n_images)), rng)
+                if n_frozen:
+                    parts.append(network.finish(from_channels_last(inputs).to(device), n_frozen))
+                else:
+                    parts.append(network(torch.from_numpy(inputs).to(device)))
+        return torch.cat(parts)
 
     @abstractmethod
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:

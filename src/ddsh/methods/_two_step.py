@@ -104,10 +104,10 @@ class TwoStepHasher(Hasher):
             return {}
         return {f"extension.training.{name}": factor for name, factor in SEARCHED.items()}
 
-    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
+    def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
         """Return a copy whose extension suits few items; see :meth:`Hasher.adapted`."""
         extension = as_extension(self.extension)
-        suited = extension.adapted(n_items)
+        suited = extension.adapted(labels)
         if suited is extension:
             return self
         copied: Self = clone(self)

@@ -87,15 +87,15 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         """
         return {}
 
-    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
-        """Return a copy whose parameters suit few training items; itself if there are enough.
+    def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
+        """Return a copy whose parameters suit the labels: few items, or several labels each; itself if they do already.
 
         ``ddsh train`` and :func:`ddsh.evaluate` of a method by name use it. `fit` never changes parameters.
 
         Parameters
         ----------
-        n_items : int
-            Number of training items.
+        labels : Labels
+            Labels of the training items.
         given : collection of str, optional
             Parameters, and fields of :class:`Training`, that stay as they are; by default all that are not None.
         """

@@ -88,12 +88,28 @@ _TUNED = Preset(
     context="before",
     dissimilar="minus-one",
     per_gamma=False,
+    sampling="stratified",
+    start="cosdish",
 )
 PRESETS: Mapping[str, Preset] = {
     "paper": _PAPER,
     "release": replace(_PAPER, training=replace(_PAPER.training, final_lr=1e-4), n_inner=3, dissimilar="balanced"),
     "tuned": _TUNED,
-    "scratch": replace(_TUNED, training=Training(epochs=40, learning_rate=0.5, final_lr=5e-3, momentum=0.9, flip=True)),
+    "multilabel": replace(
+        _TUNED,
+        training=replace(_TUNED.training.scaled(0.02), head_factor=40.0, standardise=True),
+        solver="local",
+        context="others",
+        dissimilar="balanced",
+        start="random",
+        multilabel="jaccard",
+    ),
+    "scratch": replace(
+        _TUNED,
+        training=Training(epochs=40, learning_rate=0.5, final_lr=5e-3, momentum=0.9, flip=True),
+        sampling="random",
+        start="random",
+    ),
 }
 """Presets of :class:`DDSH` by name."""
 
@@ -114,9 +130,10 @@ class DDSH(DeepHasher):
     ----------
     n_bits : int
         Code length.
-    preset : {"tuned", "scratch", "release", "paper"}
-        Source of the parameters below that are None: ``tuned`` for pretrained networks, ``scratch`` for networks
-        without pretrained weights; ``release`` and ``paper`` are the authors'.
+    preset : {"tuned", "multilabel", "scratch", "release", "paper"}
+        Source of the parameters below that are None: ``tuned`` for pretrained networks, ``multilabel`` for those and
+        images with several labels, ``scratch`` for networks without pretrained weights; ``release`` and ``paper`` are
+        the authors'.
     n_inner : int, optional
         Epochs with one Omega.
     n_omega : int, optional
@@ -221,21 +238,26 @@ class DDSH(DeepHasher):
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
 
     def search_space(self, labels: Labels) -> dict[str, SearchRange]:
-        """Return the parameters that ``ddsh tune`` varies: those of the discrete step, too."""
-        of_network = super().search_space(labels)
-        if isinstance(labels, MultiLabels):
-            return {"multilabel": ("jaccard",), "dissimilar": ("balanced",)} | of_network
-        return {"sampling": ("stratified",), "start": ("cosdish",)} | of_network
+        """Return the parameters that ``ddsh tune`` varies: the size of Omega and the labels' similarity, too."""
+        of_labels: dict[str, SearchRange] = {"multilabel": ("cosine",)} if isinstance(labels, MultiLabels) else {}
+        return of_labels | super().search_space(labels) | {"n_omega": 2.0}
 
-    def adapted(self, n_items: int, given: Collection[str] | None = None) -> Self:
-        """Return a copy for few images; see :meth:`Hasher.adapted`.
+    def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
+        """Return a copy for these labels; see :meth:`Hasher.adapted`.
 
-        If Omega would be more than half of the images, it is half of them, stratified; the codes start from those of
-        COSDISH, and the solver is ``local``. On Flickr8k photos (EfficientNet-Lite 0, two seeds), three classes of 40
-        images scored MAP .74 instead of .69; classes of 100, 20, 5 and 1, at a learning rate of 0.02, .82 instead of
-        .57.
+        If images have several labels, the preset ``tuned`` becomes ``multilabel``. If Omega would be more than half of
+        the images, it is half of them, stratified; the codes start from those of COSDISH, and the solver is ``local``.
+        On Flickr8k photos (EfficientNet-Lite 0, two seeds), three classes of 40 images scored MAP .74 instead of .69;
+        classes of 100, 20, 5 and 1, at a learning rate of 0.02, .82 instead of .57.
         """
-        suited = super().adapted(n_items, given)
+        if isinstance(labels, MultiLabels) and self.preset == "tuned":
+            multi: Self = clone(self).set_params(preset="multilabel")
+            if self.training is not None and given is not None:
+                chosen = {name: value for name, value in vars(self.training).items() if name in given}
+                multi.set_params(training=replace(self.presets["multilabel"].training, **chosen))
+            return multi.adapted(labels, given)
+        suited = super().adapted(labels, given)
+        n_items = len(labels)
         if n_items < 2 or 2 * self.settings().n_omega <= n_items:
             return suited
         wanted = {"n_omega": n_items // 2, "solver": "local", "sampling": "stratified", "start": "cosdish"}
@@ -252,7 +274,7 @@ class DDSH(DeepHasher):
         if n_omega >= len(labels):
             raise InvalidInput(
                 f"n_omega is {n_omega} but there are only {len(labels)} images; it must be smaller: set it, or use"
-                f" adapted({len(labels)})."
+                " adapted(labels)."
             )
         some = labels.take(np.argsort(self._rng(5).random(len(labels)))[:_SAMPLE])
         if some.similar(some).all():

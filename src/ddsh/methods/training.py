@@ -40,6 +40,9 @@ class Training:
         Shift images at random by up to this many pixels.
     checkpoint_seconds : float
         Maximum time between checkpoints.
+    standardise : bool
+        Centre the features that the hash layer sees and scale them to unit variance, by the statistics of the training
+        images before training. At the end the weights of the layer absorb both.
     """
 
     epochs: int
@@ -52,6 +55,7 @@ class Training:
     flip: bool = False
     crop: int = 0
     checkpoint_seconds: float = 180.0
+    standardise: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate", "head_factor"):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import InvalidInput
+from ddsh.labels import Labels
 from ddsh.methods.base import Outputs, check_features
 from ddsh.methods.training import TrainingStep
 
@@ -90,7 +91,7 @@ class Extension(ABC):
         """Return the extension with another backbone, if it takes images."""
         return self
 
-    def adapted(self, n_items: int) -> "Extension":
+    def adapted(self, labels: Labels) -> "Extension":
         """Return the extension with parameters for few items; itself if there are enough."""
         return self
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ddsh.errors import MissingExtra
+from ddsh.labels import Labels
 from ddsh.methods._extensions.base import Arrays, Extension, FitOptions, Learned, Signs
 from ddsh.methods.base import Outputs
 from ddsh.methods.training import Training
@@ -53,10 +54,10 @@ class CNN(Extension):
         """Return the extension with another backbone."""
         return replace(self, backbone=backbone)
 
-    def adapted(self, n_items: int) -> "CNN":
+    def adapted(self, labels: Labels) -> "CNN":
         """Return the extension with a schedule for few images; itself if there are enough."""
         regression = self._regression(1)
-        suited = regression.adapted(n_items)
+        suited = regression.adapted(labels)
         return self if suited is regression else replace(self, training=suited.training)
 
     @property
