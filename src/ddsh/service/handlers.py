@@ -18,13 +18,14 @@ from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
-from ddsh.images import check_file, decode_image, extension_of
-from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, SearchInfo
+from ddsh.images import Image, check_file, decode_image, extension_of
+from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, QueryCode, SearchInfo
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
 from ddsh.service.removed_items import RemovedItems
 from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.schemas import (
+    MAX_OFFSET,
     AddResponse,
     HealthResponse,
     HitResponse,
@@ -40,9 +41,9 @@ from ddsh.service.schemas import (
     ReadyResponse,
     RemoveItemsResponse,
     RemoveResponse,
+    RepeatedSearchParameters,
     RestoreItemsResponse,
     SampleParameters,
-    SearchByIdParameters,
     SearchParameters,
     SearchResponse,
     ThumbnailParameters,
@@ -68,7 +69,7 @@ __all__ = [
     "remove_item",
     "remove_items",
     "restore_items",
-    "search_by_id",
+    "search_again",
     "search_by_upload",
     "search_page",
     "static_file",
@@ -145,9 +146,16 @@ async def get_state(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(get_state)]
 
 
-async def search_by_id(parameters: Annotated[SearchByIdParameters, Query()], state: State) -> SearchResponse:
-    """Find the images most similar to an image of the index, which is itself the first result."""
-    return await state.reading.run_in_slot(_search, state, parameters.id, parameters)
+async def search_again(parameters: Annotated[RepeatedSearchParameters, Query()], state: State) -> SearchResponse:
+    """Find the images most similar to an image of the index, which is itself the first, or to an earlier query."""
+
+    def search() -> SearchResponse:
+        """Search with the codes of the query."""
+        if parameters.id is not None:
+            return _search(state, _get_entry(state.search, parameters.id).id, parameters)
+        return _search(state, QueryCode.from_text(parameters.query or ""), parameters)
+
+    return await state.reading.run_in_slot(search)
 
 
 async def search_by_upload(
@@ -156,9 +164,14 @@ async def search_by_upload(
     """Find the images most similar to an uploaded image, which is not stored."""
     with state.encoding.slot():  # held while the body arrives, which bounds the memory for uploads
         body = await read_body(request, state.settings)
-        return await state.encoding.run(
-            lambda: _search(state, extract_image(request, body, state.settings), parameters)
-        )
+
+        def search() -> SearchResponse:
+            """Search with the image of the body."""
+            data = extract_image(request, body, state.settings)
+            image = decode_image(data, state.settings.max_pixels)
+            return _search(state, image, parameters, hashlib.sha256(data).hexdigest())
+
+        return await state.encoding.run(search)
 
 
 async def get_info(state: State) -> InfoResponse:
@@ -358,22 +371,32 @@ def _static_files() -> Mapping[str, tuple[bytes, str, str]]:
     }
 
 
-def _search(state: ServiceState, query: bytes | int, parameters: SearchParameters) -> SearchResponse:
-    """Search with an image file or with the id of an indexed image."""
+def _search(
+    state: ServiceState, query: Image | int | QueryCode, parameters: SearchParameters, sha256: str | None = None
+) -> SearchResponse:
+    """Search with an image, with the id of an indexed one, or with an earlier query."""
     started, settings = time.perf_counter(), state.settings
     if parameters.k > settings.max_k:
         raise HTTPException(422, f"k must be {settings.max_k:,} at most; got {parameters.k:,}.")
-    if parameters.label is not None and parameters.label not in (labels := state.info.get().labels):
-        if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
-            raise UnknownName("label", parameters.label, labels)
-        raise HTTPException(422, f"Unknown label {parameters.label!r}; /info lists the most frequent labels.")
+    if parameters.offset + parameters.k > MAX_OFFSET:
+        raise HTTPException(422, f"offset and k must be {MAX_OFFSET:,} together at most; filter the results instead.")
+    labels = state.info.get().labels if parameters.label else {}
+    for label in parameters.label:
+        if label not in labels:
+            if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
+                raise UnknownName("label", label, labels)
+            raise HTTPException(422, f"Unknown label {label!r}; /info lists the most frequent labels.")
     result = state.search.query(
-        decode_image(query, settings.max_pixels) if isinstance(query, bytes) else _get_entry(state.search, query).id,
+        query,
         parameters.k,
+        offset=parameters.offset,
         by=parameters.by,
         radius=parameters.radius,
+        min_similarity=parameters.min_similarity,
         label=parameters.label,
-        sha256=hashlib.sha256(query).hexdigest() if isinstance(query, bytes) else None,
+        all_labels=parameters.all_labels,
+        text=parameters.text,
+        sha256=sha256,
     )
     hits = [
         HitResponse(
@@ -385,6 +408,8 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
             distance=hit.distance,
             label_distance=hit.label_distance,
             look_distance=hit.look_distance,
+            similarity=hit.similarity,
+            match=hit.match,
             is_identical=hit.is_identical,
             bits=hit.bits,
             flipped=hit.flipped,
@@ -398,7 +423,14 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
         k=parameters.k,
         by=result.by,
         radius=parameters.radius,
+        min_similarity=parameters.min_similarity,
         label=parameters.label,
+        all_labels=parameters.all_labels,
+        text=parameters.text,
+        offset=parameters.offset,
+        has_more=result.has_more and parameters.offset + 2 * parameters.k <= MAX_OFFSET,
+        nothing_similar=result.nothing_similar,
+        query="" if result.query is None else result.query.to_text(),
         seconds=round(time.perf_counter() - started, 6),
     )
 

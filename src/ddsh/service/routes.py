@@ -19,7 +19,7 @@ _TOKEN = [Depends(require_token)]
 
 router = APIRouter(responses=_ERRORS)
 
-router.get("/search", tags=["search"])(handlers.search_by_id)
+router.get("/search", tags=["search"])(handlers.search_again)
 router.post("/search", tags=["search"], openapi_extra=_UPLOAD)(handlers.search_by_upload)
 router.get("/info", tags=["search"])(handlers.get_info)
 router.get("/samples", tags=["search"])(handlers.get_samples)
