@@ -31,6 +31,7 @@ from ddsh.search.indexer import (
     pack_codes,
     read_sample,
 )
+from ddsh.search.layout import MAX_POINTS, MapLayout, lay_out
 from ddsh.search.local import LocalStore
 from ddsh.search.results import (
     AddReport,
@@ -698,6 +699,14 @@ class ImageSearch:
         if not _is_id(n) or n < 1:
             raise InvalidInput(f"n must be an integer, 1 or more; got {n!r}.")
         return self._store.sample(n, seed)
+
+    def layout(self) -> MapLayout:
+        """Return positions of all images on a map, or of a sample of 10,000; see :func:`ddsh.search.layout.lay_out`."""
+        with self._store.snapshot():
+            ids, codes = self._store.codes(sorted(self._store.sample(MAX_POINTS, 0)))
+            labels = [entry.labels for entry in self._store.entries(ids)]
+            n_images = self._store.count()
+        return MapLayout(ids, np.empty((0, 2)) if codes is None else lay_out(codes), labels, n_images)
 
     def id_of(self, path: str | os.PathLike[str]) -> int | None:
         """Return the id of the image at a path, or None if it is not indexed."""

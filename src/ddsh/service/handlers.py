@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePath
+from threading import Lock
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -38,6 +39,7 @@ from ddsh.service.schemas import (
     LabelsRequest,
     LabelsResponse,
     NewItemParameters,
+    PointsResponse,
     ReadyResponse,
     RemoveItemsResponse,
     RemoveResponse,
@@ -62,10 +64,12 @@ __all__ = [
     "get_info",
     "get_item",
     "get_metrics",
+    "get_points",
     "get_readiness",
     "get_samples",
     "get_state",
     "get_thumbnail",
+    "map_page",
     "remove_item",
     "remove_items",
     "restore_items",
@@ -129,6 +133,16 @@ class ServiceState:
             return search.thumbnail(entry.id, side)
 
         self.thumbnail = thumbnail
+        self._points: tuple[int, PointsResponse] | None = None
+        self._points_lock = Lock()
+
+    def points(self) -> PointsResponse:
+        """Return the map; it is computed once for each state of the index."""
+        with self._points_lock:
+            generation = self.info.get().generation
+            if self._points is None or self._points[0] != generation:
+                self._points = generation, PointsResponse.create(self.search.layout())
+            return self._points[1]
 
     def close(self) -> None:
         """Stop the thread pools; running calls finish in the background."""
@@ -183,6 +197,11 @@ async def get_samples(parameters: Annotated[SampleParameters, Query()], state: S
     """Return random images of the index."""
     entries = await state.reading.run_in_slot(lambda: state.search.entries(state.search.sample(parameters.n)))
     return [ItemResponse.model_validate(entry) for entry in entries]
+
+
+async def get_points(state: State) -> PointsResponse:
+    """Return the positions of all images on a map, coloured by label; of very many images those of a sample."""
+    return await state.reading.run_in_slot(state.points)
 
 
 async def get_image(id: ImageId, state: State) -> FileResponse:  # noqa: A002 -- the name in the URL
@@ -339,6 +358,11 @@ async def get_metrics(state: State) -> Response:
 async def search_page(request: Request) -> Response:
     """Return the search page."""
     return await static_file(request, "index.html")
+
+
+async def map_page(request: Request) -> Response:
+    """Return the map of all images."""
+    return await static_file(request, "map.html")
 
 
 async def docs_page(request: Request) -> Response:

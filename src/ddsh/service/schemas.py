@@ -1,5 +1,6 @@
 """Pydantic models of query parameters and JSON responses."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
@@ -11,6 +12,7 @@ from ddsh.images import MAX_THUMBNAIL
 from ddsh.index.pairs import By, PairDistance
 from ddsh.search import SearchInfo
 from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
+from ddsh.search.layout import MapLayout
 from ddsh.search.results import Match
 from ddsh.service.settings import Settings
 
@@ -34,6 +36,7 @@ __all__ = [
     "LabelsRequest",
     "LabelsResponse",
     "NewItemParameters",
+    "PointsResponse",
     "ReadyResponse",
     "RemoveItemsResponse",
     "RemoveResponse",
@@ -92,7 +95,7 @@ class SearchParameters(BaseModel):
 class RepeatedSearchParameters(SearchParameters):
     """Query parameters of a search without an upload: with an image of the index, or with an earlier query."""
 
-    id: int | None = Field(None, ge=0, le=_MAX_ID, description="Id of the query image.")
+    id: int | None = Field(None, ge=0, le=_MAX_ID, description="Id of the query image.", examples=[17])
     query: str | None = Field(
         None,
         max_length=MAX_QUERY,
@@ -245,6 +248,34 @@ class InfoResponse(BaseModel):
             max_offset=MAX_OFFSET,
             max_upload_bytes=settings.max_upload_bytes,
             max_pixels=settings.max_pixels,
+        )
+
+
+class PointsResponse(BaseModel):
+    """Positions of images on a map. The lists have one entry for each image."""
+
+    model_config = ConfigDict(frozen=True)
+
+    n_images: int = Field(description="Number of images in the index; of more than 10,000 a sample is returned.")
+    labels: list[str] = Field(description="Labels of these images, most frequent first.")
+    ids: list[int]
+    x: list[float] = Field(description="Position to the right, 0 to 1.")
+    y: list[float] = Field(description="Position upwards, 0 to 1.")
+    label: list[int] = Field(description="Position of the image's most frequent label in labels; -1 without labels.")
+
+    @classmethod
+    def create(cls, layout: MapLayout) -> Self:
+        """Return the positions of a layout, with labels numbered by frequency."""
+        counts = Counter(label for labels in layout.labels for label in labels)
+        names = sorted(counts, key=lambda name: (-counts[name], name))
+        place = {name: number for number, name in enumerate(names)}
+        return cls(
+            n_images=layout.n_images,
+            labels=names,
+            ids=layout.ids,
+            x=layout.positions[:, 0].round(4).tolist(),
+            y=layout.positions[:, 1].round(4).tolist(),
+            label=[min((place[label] for label in labels), default=-1) for labels in layout.labels],
         )
 
 
