@@ -36,7 +36,7 @@ _UNFAMILIAR, _FAMILIAR = 0.005, 0.05  # shares of held-out images
 class SimilarityCurve(BaseModel):
     """Similarity by distance: linear between knots, constant outside.
 
-    Parameters
+    Attributes
     ----------
     distances : tuple of int
         Distances of the knots, ascending.
