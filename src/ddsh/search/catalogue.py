@@ -84,7 +84,7 @@ SELECT id FROM drawn WHERE id IS NOT NULL GROUP BY id ORDER BY min(rest), min(pl
 # A word in the file name, in a value of the metadata, or in a label. Folders are not searched, because the
 # service never shows them. Labels are few and have an index; names and metadata are scanned.
 _WITH_WORD = """
-SELECT id FROM images WHERE has_word(file_name(path), ?1)
+SELECT id FROM images WHERE name_has_word(path, ?1)
 UNION
 SELECT images.id FROM images, json_tree(metadata) WHERE metadata <> '{}' AND has_word(atom, ?1)
 UNION
@@ -146,7 +146,7 @@ class Catalogue:
                 raise ArtefactError(f"{path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
             self._all("PRAGMA foreign_keys = ON")
             self._connection.create_function("has_word", 2, _has_word, deterministic=True)
-            self._connection.create_function("file_name", 1, os.path.basename, deterministic=True)
+            self._connection.create_function("name_has_word", 2, _name_has_word, deterministic=True)
             self._all("PRAGMA synchronous = FULL")
         except BaseException:
             self.close()
@@ -516,3 +516,8 @@ class Catalogue:
 def _has_word(text: object, word: str) -> bool:
     """Return whether a text contains a word that is casefolded already."""
     return text is not None and word in str(text).casefold()
+
+
+def _name_has_word(path: str, word: str) -> bool:
+    """Return whether the last part of a path contains a word; called once for every image, so without pathlib."""
+    return word in path[path.rfind(os.sep) + 1 :].casefold()
