@@ -3,7 +3,7 @@
 Copies of 300 images are cropped, brightened or darkened, recompressed, resized, mirrored, or cropped, brightened and
 recompressed at once. Each copy is a query; its recall at k is whether the original is among the first k images of the
 database. All ways to search are measured in the same run, on the same images, and label MAP with and without look bits.
-Ties count as the mean over all orders of the tied images. The result is a JSON file.
+Ties count as the mean over all orders of the tied images. The result is a JSON file, and a table made from it.
 
 ``python benchmarks/lookalike.py --data DIR`` trains a model for each dataset first (some minutes);
 ``--model flickr8k=FOLDER`` uses a trained one. It needs ``imagehash``.
@@ -37,7 +37,7 @@ from ddsh.model import Model
 from ddsh.storage import atomic_write
 
 DATASETS = ("flickr8k", "cifar10")
-LOOK_BITS = (64, 128)
+LOOK_BITS = (64, 128, 256)
 HASHES = {"phash": imagehash.phash, "dhash": imagehash.dhash, "whash": imagehash.whash}
 TRAINING = {"epochs": 5}
 N_TRAIN = 2000
@@ -194,7 +194,7 @@ def measure(name: str, folder: str | None, options: argparse.Namespace) -> dict[
 
         ways |= {f"look {bits}": by_look, f"both 32 + {bits}": by_both}
         n_bytes |= {f"look {bits}": bits // 8, f"both 32 + {bits}": 4 + bits // 8}
-    scale = looks[LOOK_BITS[-1]].scaled
+    scale = looks[LOOK_BITS[-1]].scaled  # the same for all numbers of bits
     floats = scale(stored.features).astype(np.float32)
     ways["float cosine"] = lambda one: -scale(one.features).astype(np.float32) @ floats.T
     n_bytes["float cosine"] = 4 * floats.shape[1]
@@ -225,6 +225,29 @@ def measure(name: str, folder: str | None, options: argparse.Namespace) -> dict[
     return facts | {"fingerprint": model.fingerprint, "seconds": time.perf_counter() - start, "ways": rows}
 
 
+def make_table(found: dict[str, Any]) -> str:
+    """Return the Markdown table of docs/explanation/two-codes.md from the content of the JSON file."""
+    titles = {"flickr8k": "Flickr8k", "cifar10": "CIFAR-10"}
+    datasets = {name: found["datasets"][name]["ways"] for name in DATASETS if name in found["datasets"]}
+    head = ["", "bytes", *(title for name in datasets for title in (titles[name], "together", "label MAP"))]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+
+    def short(value: float) -> str:
+        """Return three digits, as in .875."""
+        return f"{value:.3f}".removeprefix("0")
+
+    for way in next(iter(datasets.values())):
+        cells = [f"**{way}**" if way.startswith("both") else way]
+        for place, rows in enumerate(datasets.values()):
+            row = rows[way]
+            cells += [f"{row['bytes']:,}"] if place == 0 else []
+            at = [row[f"mean recall at {k}"] for k in (1, 20)], [row[f"recall at {k}"]["together"] for k in (1, 20)]
+            cells += [" / ".join(map(short, values)) for values in at]
+            cells.append(short(row["label MAP"]) if "label MAP" in row else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure all datasets and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -232,7 +255,7 @@ def main() -> None:
     parser.add_argument("--dataset", action="append", choices=DATASETS, help="dataset; both by default")
     parser.add_argument("--model", action="append", default=[], metavar="DATASET=FOLDER", help="a trained model")
     parser.add_argument("--n", type=int, default=300, help="number of images that are altered")
-    parser.add_argument("--n-database", type=int, default=4000, help="number of images to search")
+    parser.add_argument("--n-database", type=int, default=3000, help="number of images to search")
     parser.add_argument("--n-query", type=int, default=300, help="number of queries of label MAP")
     parser.add_argument("--no-hashes", dest="hashes", action="store_false", help="leave out the perceptual hashes")
     parser.add_argument("--out", type=Path, default=Path("lookalike.json"), help="the JSON file")
@@ -243,6 +266,7 @@ def main() -> None:
     source = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     with atomic_write(options.out) as file:
         file.write(json.dumps({"benchmark": source, "datasets": found}, indent=2).encode())
+    _LOG.info("%s", make_table({"datasets": found}))
 
 
 if __name__ == "__main__":

@@ -198,6 +198,14 @@ def test_tables_in_the_pages_are_those_of_the_results():
         )
 
 
+def test_the_table_of_altered_copies_is_that_of_the_benchmark():
+    pytest.importorskip("imagehash")
+    benchmark = load_file(ROOT / "benchmarks" / "lookalike.py")
+    table = benchmark.make_table(json.loads((ROOT / "benchmarks" / "lookalike.json").read_text()))
+    page = (ROOT / "docs" / "explanation" / "two-codes.md").read_text()
+    assert f"<!-- lookalike -->\n\n{table}\n\n<!-- end lookalike -->" in page
+
+
 def layer_drawing():
     """The layers as text, the top one first."""
     layers = load_file(ROOT / "tests" / "test_layers.py").LAYERS

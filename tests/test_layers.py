@@ -15,7 +15,7 @@ LAYERS = [
     {"codes", "labels", "images"},
     {"backbones"},
     {"methods", "datasets", "index"},
-    {"look"},
+    {"calibration", "look"},
     {"model", "export"},
     {"evaluation"},
     {"experiment", "report", "search", "distributed"},

@@ -404,12 +404,12 @@ def test_too_many_look_bits_are_refused():
         Model("lsh", "small", look_bits=2000)
 
 
-@pytest.mark.parametrize("version", [0, 4, None, "1"])
+@pytest.mark.parametrize("version", [0, 5, None, "1"])
 def test_a_model_of_another_version_is_refused(fitted, tmp_path, version):
     fitted("pixels").save(tmp_path)
     content = json.loads((tmp_path / "model.json").read_text()) | {"version": version}
     (tmp_path / "model.json").write_text(json.dumps(content))
-    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 3"):
+    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 4"):
         Model.load(tmp_path)
 
 
@@ -424,3 +424,26 @@ def test_weights_of_another_model_are_refused(fitted, tmp_path):
     (tmp_path / "a" / "model.safetensors").write_bytes((tmp_path / "b" / "model.safetensors").read_bytes())
     with pytest.raises(ArtefactError, match=r"is not the file that model\.json describes"):
         Model.load(tmp_path / "a")
+
+
+def test_a_calibration_is_saved_with_the_model_and_older_models_have_none(tmp_path, rng):
+    images = rng.integers(0, 256, (150, 16, 16, 3), dtype=np.uint8)
+    model = Model(None, "small", 32).fit(images)
+    assert model.calibration.meaning == "copies"
+    assert model.calibration.n_queries == 30, "a fifth of the images"
+    model.save(tmp_path / "new")
+    assert Model.load(tmp_path / "new").calibration == model.calibration
+    content = json.loads((tmp_path / "new" / "model.json").read_text())
+    del content["calibration"]
+    (tmp_path / "new" / "model.json").write_text(json.dumps(content | {"version": 3}))
+    old = Model.load(tmp_path / "new")
+    assert old.calibration is None
+    assert old.fingerprint == model.fingerprint, "codes do not depend on it"
+    old.calibration = model.calibration
+    old.save_calibration(tmp_path / "new")
+    assert Model.load(tmp_path / "new").calibration == model.calibration
+
+
+def test_few_images_are_not_enough_for_a_calibration(rng):
+    images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    assert Model(None, "small", 32).fit(images).calibration is None

@@ -103,6 +103,15 @@ class Look:
         """Return the look bits of images from their features."""
         return BinaryCodes.from_outputs(self.project(parts))
 
+    def familiarity(self, parts: _Parts) -> NDArray[np.float64]:
+        """Return how much of the features the look bits can express: the sum of squares of the real outputs.
+
+        The look bits span the directions in which the images they were learned from vary. Other kinds of images vary
+        in other directions, so less of their features is left.
+        """
+        familiarity: NDArray[np.float64] = np.square(self.project(parts)).sum(axis=1)
+        return familiarity
+
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Return the learned attributes as named arrays."""
         return {

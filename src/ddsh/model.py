@@ -16,10 +16,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from ddsh.backbones.base import PREPROCESSING_VERSION, Backbone
+from ddsh.calibration import MIN_QUERIES, Calibration, altered_copy
 from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import ArtefactError, DdshError, InvalidInput
 from ddsh.images import Image, Images, SomeImages, as_images
-from ddsh.labels import LabelsLike
+from ddsh.labels import LabelsLike, as_labels
 from ddsh.look import LOOK_BITS, MAX_SAMPLE, Look
 from ddsh.methods.base import Hasher, Outputs
 from ddsh.methods.registry import METHODS, get_method
@@ -36,6 +37,7 @@ LOOK_IMAGE_SIZE = 160
 
 MODEL_FILES = ("model.json", "model.safetensors")
 _BLOCK_ROWS = 1024
+_MAX_HELD = 300  # images of a model without a method that calibrate it, so that it does not learn look bits from them
 _LOOK = "look."
 
 
@@ -56,21 +58,27 @@ class ModelManifest(Manifest):
         Additional facts, such as dataset, split and history.
     look : dict or None
         Number of look bits (``n_bits``) and stages of the network that they come from (``stages``).
+    calibration : Calibration or None
+        What distances of its codes mean, in per cent.
     """
 
-    format_version = 3
+    format_version = 4
     method: str | None
     params: dict[str, Any]
     backbone: dict[str, Any] | None
     weights: str
     about: dict[str, Any]
     look: dict[str, Any] | None
+    calibration: Calibration | None
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Convert version 2, without look bits, and 1, with the backbone among the parameters and epochs as passes."""
-        if version == 2:
-            return content | {"look": None}
+        """Convert older versions.
+
+        Version 3 has no calibration, 2 no look bits, and 1 the backbone among the parameters and epochs as passes.
+        """
+        if version in (2, 3):
+            return {"look": None} | content | {"calibration": None}
         if version != 1:
             return None
         params, about = content["params"], content["about"]
@@ -87,7 +95,7 @@ class ModelManifest(Manifest):
             if training and "passes" in training:
                 training["epochs"], training["final_lr"] = training.pop("passes"), training.pop("final_rate")
         facts = {"method": content["method"], "params": params, "backbone": backbone}
-        return facts | {"weights": content["fingerprint"], "about": about, "look": None}
+        return facts | {"weights": content["fingerprint"], "about": about, "look": None, "calibration": None}
 
 
 class Model:
@@ -134,6 +142,8 @@ class Model:
         self.backbone: Backbone | None = trained or given
         self.look: Look | None = None
         """Look bits, once they are learned."""
+        self.calibration: Calibration | None = None
+        """What distances of the codes mean; see :meth:`calibrate`."""
         self._look_bits = 0 if self.backbone is None else look_bits
         if self._look_bits:
             Look(self._look_bits)  # raises if there are too many
@@ -185,6 +195,7 @@ class Model:
             Called after each epoch of a deep method; see :meth:`ddsh.methods.DeepHasher.fit`.
         """
         source = as_images(images)
+        self.calibration = None
         if self.method is not None and self.method.inputs == "features":
             self.method.fit(self._features(source), labels)
         elif self.method is not None:
@@ -200,7 +211,8 @@ class Model:
         """Learn look bits only, from images without labels, and keep the label bits.
 
         :meth:`fit` does this already. Call it for a model that was trained without look bits, such as one that an
-        earlier version saved.
+        earlier version saved. A model without a method is also calibrated, with altered copies of a fifth of the
+        images, at most 300, which are left out otherwise.
 
         Parameters
         ----------
@@ -219,8 +231,38 @@ class Model:
             source = SomeImages(source, np.sort(rows))
         network = self.network
         look = Look(look_bits, self.backbone.look_stages if network is None else network.backbone.look_stages())
-        look.fit(self._project_both(source, look)[1])
-        self.look, self._look_bits = look, look_bits
+        features = self._project_both(source, look)[1]
+        rows = np.random.Generator(np.random.PCG64(0)).permutation(len(source))
+        n_held = min(_MAX_HELD, len(source) // 5) if self.method is None else 0
+        held, learned = np.sort(rows[:n_held]), np.sort(rows[n_held:])
+        look.fit([part[learned] for part in features])
+        self.look, self._look_bits, self.calibration = look, look_bits, None
+        if n_held >= MIN_QUERIES:
+            rng = np.random.Generator(np.random.PCG64(0))
+            copies = self.encode_pair([altered_copy(source[row], rng) for row in held.tolist()])
+            familiarity = look.familiarity([part[held] for part in features])
+            self.calibration = Calibration.from_copies(CodePair(None, look.encode(features)), copies, held, familiarity)
+        return self
+
+    def calibrate(
+        self,
+        images: Any,  # noqa: ANN401 -- see as_images
+        labels: LabelsLike,
+        database: Any,  # noqa: ANN401 -- see as_images
+        database_labels: LabelsLike,
+    ) -> Self:
+        """Learn what distances mean: what share of the images at a distance has a label in common.
+
+        Parameters
+        ----------
+        images, labels
+            Images that the model was not trained on, and their labels.
+        database, database_labels
+            Images to find with them, and their labels; the training images may be among them.
+        """
+        similar = as_labels(labels).similar(as_labels(database_labels))
+        codes, familiarity = self.encode_with_familiarity(images)
+        self.calibration = Calibration.from_labels(codes, self.encode_pair(database), similar, familiarity)
         return self
 
     def project(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> Outputs:  # noqa: ANN401
@@ -250,16 +292,35 @@ class Model:
         on_progress : callable, optional
             Called with (done, total).
         """
+        return self.encode_with_familiarity(images, on_progress)[0]
+
+    def encode_with_familiarity(
+        self,
+        images: Any,  # noqa: ANN401 -- see as_images
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[CodePair, NDArray[np.float64] | None]:
+        """Return both codes, and how familiar each image looks; None without look bits.
+
+        See :meth:`ddsh.look.Look.familiarity`.
+
+        Parameters
+        ----------
+        images : array, path or sequence
+            As for :meth:`encode`.
+        on_progress : callable, optional
+            Called with (done, total).
+        """
         look = self.look
         if look is None:
             self.require_method()
-            return CodePair(self.encode(images, on_progress), None)
-        pairs = []
+            return CodePair(self.encode(images, on_progress), None), None
+        pairs, familiarity = [], []
         for block in _split(as_images(images), on_progress):
             outputs, features = self._project_both(block, look)
             label = None if outputs is None else BinaryCodes.from_outputs(outputs)
             pairs.append(CodePair(label, look.encode(features)))
-        return CodePair.stack(pairs)
+            familiarity.append(look.familiarity(features))
+        return CodePair.stack(pairs), np.concatenate(familiarity)
 
     def prepare(self, image: Image) -> Image:
         """Return one image, preprocessed for the model; raise if it does not fit."""
@@ -342,6 +403,7 @@ class Model:
             weights=hashlib.sha256(weights).hexdigest(),
             about=self.about if about is None else about,
             look=look,
+            calibration=self.calibration,
         )
         with atomic_write(target / MODEL_FILES[1]) as file:
             file.write(weights)
@@ -388,8 +450,13 @@ class Model:
         except (DdshError, KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ArtefactError(f"{folder} does not fit this version of ddsh ({reason}).") from error
-        model.about = manifest.about
+        model.about, model.calibration = manifest.about, manifest.calibration
         return model
+
+    def save_calibration(self, folder: str | os.PathLike[str]) -> None:
+        """Write the calibration to the folder of this model; weights and codes stay as they are."""
+        path = Path(folder) / MODEL_FILES[0]
+        ModelManifest.read(path).model_copy(update={"calibration": self.calibration}).write(path)
 
     def export_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the trained network to an ONNX file; see :func:`ddsh.export.export_onnx`."""

@@ -260,3 +260,41 @@ def test_labels_of_an_index_train_a_model_that_the_index_is_upgraded_to(ddsh, fa
     assert "9 images of 8 label and 64 look bits" in outcome.stdout
     hits = json.loads(ddsh("search", index, flat / "dog0.png", "--by", "label", "--json").stdout)[0]["hits"]
     assert hits[0]["labels"] == ["dog"]
+
+
+def test_a_search_filters_by_labels_and_words_and_marks_the_image_itself(ddsh, fails_in_one_line, made):
+    table = ddsh("search", made[0], "2").stdout
+    assert table.count("this image") == 1
+    found = json.loads(ddsh("search", made[0], "2", "--label", "cat", "--label", "dog", "--json").stdout)[0]
+    assert len(found["hits"]) == 10
+    assert (found["hits"][0]["match"], found["nothing_similar"]) == ("query", False)
+    assert "no images found" in ddsh("search", made[0], "2", "--label", "cat", "--label", "dog", "--all-labels").stdout
+    named = json.loads(ddsh("search", made[0], "2", "--text", "3.PNG", "--json").stdout)[0]["hits"]
+    assert {Path(hit["path"]).name for hit in named} == {"3.png"}
+    rest = json.loads(ddsh("search", made[0], "2", "--offset", 4, "--json").stdout)[0]["hits"]
+    assert [hit["id"] for hit in rest] == [hit["id"] for hit in found["hits"]][4:]
+    fails_in_one_line(ddsh("search", made[0], "2", "--min-similarity", 50), "not learned", "ddsh index upgrade")
+
+
+def test_training_learns_similarities_that_a_search_shows(ddsh, rng, tmp_path):
+    for name, colour in {"cat": (200, 90, 60), "dog": (40, 60, 220)}.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(140):
+            noise = rng.integers(-40, 40, (12, 12, 3))
+            pixels = np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    options = ["--method", "lsh", "--bits", 16, "--backbone", "small", "--look-bits", 64]
+    assert ddsh("train", tmp_path / "photos", *options, "--out", tmp_path / "model").returncode == 0
+    content = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert content["calibration"]["meaning"] == "labels"
+    assert content["about"]["n_calibration"] == content["calibration"]["n_queries"] >= 20
+    assert ddsh("index", tmp_path / "model", tmp_path / "photos", "--out", tmp_path / "index").returncode == 0
+    assert "label in common" in ddsh("index", "info", tmp_path / "index").stdout
+    assert "100 %" in ddsh("search", tmp_path / "index", "1", "-k", 3).stdout
+    some = json.loads(ddsh("search", tmp_path / "index", "1", "-k", 99, "--min-similarity", 60, "--json").stdout)[0]
+    assert min(hit["similarity"] for hit in some["hits"]) >= 60
+    whole = [*options, "--no-calibration", "--out", tmp_path / "whole"]
+    assert ddsh("train", tmp_path / "photos", *whole).returncode == 0
+    content_whole = json.loads((tmp_path / "whole" / "model.json").read_text())
+    assert content_whole["calibration"] is None
+    assert content_whole["about"]["n_train"] == content["about"]["n_train"] + content["about"]["n_calibration"]

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from small_photos import draw, huge_png, touch
+from small_photos import COLOURS, draw, huge_png, touch
 
 import ddsh
 from ddsh import ImageSearch
@@ -21,7 +22,7 @@ from ddsh.index import INDEXES
 from ddsh.look import Look
 from ddsh.methods.lsh import LSH
 from ddsh.model import Model
-from ddsh.search import Busy, LabelChange
+from ddsh.search import Busy, LabelChange, QueryCode
 from ddsh.search.local import write_lock
 
 
@@ -605,3 +606,158 @@ def test_removed_images_are_restored_with_id_labels_metadata_and_file(search, ph
     again = search.add(photos / "blue" / "0.png").added[0]
     assert again not in (1, own)
     assert search.restore(taken) == [own], "the path of the other one is in the index again"
+
+
+@pytest.fixture
+def calibrated(tmp_path, rng):
+    """An index with similarities by labels, and images of its kinds that are not in it."""
+    images = np.stack([draw(rng, colour) for colour in COLOURS.values() for _ in range(50)])
+    labels = np.repeat(np.arange(3), 50)
+    new = rng.permutation(150)[:30]
+    known = np.setdiff1d(np.arange(150), new)
+    model = Model(LSH(16), "small").fit(images[known])
+    model.calibrate(images[new], labels[new], images[known], labels[known])
+    with ImageSearch.create(tmp_path / "calibrated", model) as made:
+        made.add(images[known], labels=[list(COLOURS)[label] for label in labels[known]])
+        yield made, images[new]
+
+
+def test_similarities_fall_with_the_distance_and_are_shares_of_relevant_images(calibrated):
+    search, new = calibrated
+    found = [hit for image in new for hit in search.query(image, k=200)]
+    curve = search._current()[1].calibration.curves["both"]
+    for image in new[:5]:
+        hits = search.query(image, k=200)
+        similar = [hit.similarity for hit in hits]
+        assert similar == sorted(similar, reverse=True)
+        assert max(similar) <= 100 * curve.shares[0] + 0.1
+    assert len({hit.similarity for hit in found}) > 3
+
+
+def test_the_image_itself_and_copies_of_its_file_are_marked(calibrated):
+    search, _ = calibrated
+    entry = search.entry(7)
+    copy = search.folder.parent / "copy.png"
+    copy.write_bytes(Path(entry.path).read_bytes())
+    twin = search.add(copy).added[0]
+    assert [(hit.id, hit.match, hit.similarity) for hit in search.query(7, k=2)] == [
+        (7, "query", 100),
+        (twin, "file", 100),
+    ]
+    assert [hit.match for hit in search.query(copy, k=3)] == ["file", "file", None]
+
+
+def test_equal_pixels_in_another_file_are_told_from_equal_codes(calibrated, rng):
+    search, new = calibrated
+    lossless = search.folder.parent / "same.bmp"
+    Image.fromarray(new[0]).save(lossless)
+    first, bmp = search.add([new[0], lossless]).added
+    for query in (first, new[0], lossless):
+        found = {hit.id: hit.match for hit in search.query(query, k=5)}
+        assert found[first] in ("query", "file", "pixels")
+        assert found[bmp] in ("file", "pixels")
+    assert {hit.id: hit.match for hit in search.query(first, k=5)}[bmp] == "pixels"
+    changed = new[0].copy()
+    changed[0, 0] ^= 1
+    almost = search.add(changed).added[0]
+    assert {hit.id: hit.match for hit in search.query(first, k=5)}[almost] is None, "one pixel differs"
+    again = search.query(search.query(new[1], k=1).query, k=3)
+    assert all(hit.match is None for hit in again)
+
+
+def test_a_least_similarity_leaves_out_the_others(calibrated):
+    search, new = calibrated
+    everything = search.query(new[0], k=200)
+    for by in ("both", "label", "look"):
+        everything = search.query(new[0], k=200, by=by)
+        least = everything[60].similarity
+        some = search.query(new[0], k=200, by=by, min_similarity=least)
+        assert some == [hit for hit in everything if hit.similarity >= least]
+    assert len(search.query(new[0], k=200, min_similarity=0)) == len(everything)
+
+
+def test_an_image_unlike_all_others_is_similar_to_none(tmp_path, rng):
+    near = [draw(rng, colour) for colour in COLOURS.values() for _ in range(120)]
+    model = Model(None, "small").fit(np.stack(near))
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add(near[::3])
+        new = search.query(draw(rng, COLOURS["red"]), k=200)
+        assert new[0].similarity > 0
+        low = model.calibration.unfamiliar / 2
+        near_copy = search.query(replace(new.query, familiarity=low), k=1)
+        assert near_copy[0].look_distance <= 15
+        assert near_copy[0].similarity == new[0].similarity, "a near copy is known, however strange it is"
+        far = bytes(byte ^ 0xFF for byte in new.query.code[:4]) + new.query.code[4:]
+        strange = replace(new.query, code=far, familiarity=low)
+        found = search.query(strange, k=5)
+        assert found[0].look_distance > 15
+        assert [hit.similarity for hit in found] == [0] * 5
+        assert found.nothing_similar
+        assert len(search.query(strange, k=5, min_similarity=1)) == 0
+        assert search.query(1, k=5)[0].similarity == 100, "an indexed image is known"
+        assert not search.query(1, k=5).nothing_similar
+
+
+def test_pages_of_results_have_the_order_of_one_long_result(calibrated):
+    search, new = calibrated
+    for options in ({}, {"by": "label"}, {"by": "look"}, {"label": "red"}, {"radius": 120}):
+        for query in (new[0], 3):
+            whole = search.query(query, k=1000, **options)
+            assert not whole.has_more
+            paged, more = [], True
+            while more:
+                page = search.query(query, k=7, offset=len(paged), **options)
+                paged += page
+                more = page.has_more
+            assert paged == list(whole)
+    assert len(search.query(3, k=5, offset=500)) == 0
+
+
+def test_a_query_is_repeated_without_its_image(calibrated, tmp_path, photos):
+    search, new = calibrated
+    first = search.query(new[0], k=5)
+    text = first.query.to_text()
+    assert len(text) < 120
+    assert search.query(QueryCode.from_text(text), k=5) == first
+    path = Path(search.entry(9).path)
+    again = search.query(QueryCode.from_text(search.query(path, k=5).query.to_text()), k=5)
+    assert [hit.match for hit in again][:2] == ["file", None]
+    with pytest.raises(InvalidInput, match="not the code of a query"):
+        QueryCode.from_text("AAAA")
+    with pytest.raises(InvalidInput, match="another model"):
+        search.query(replace(first.query, fingerprint=b"12345678"))
+    with pytest.raises(InvalidInput, match="another model"):
+        search.query(replace(first.query, code=b"short"))
+
+
+def test_filters_by_labels_and_words_agree_with_a_scan(search, photos):
+    files = sorted(photos.rglob("*.png"))
+    metadata = [{"camera": "Größe 5", "n": number} for number in range(len(files))]
+    labels = [[path.parent.name, f"odd {number % 2}"] for number, path in enumerate(files)]
+    search.add(files, labels=labels, metadata=metadata)
+
+    def found(**options):
+        return sorted(hit.id for hit in search.query(1, k=100, **options))
+
+    entries = search.entries(search.ids())
+    assert found(label=["red", "blue"]) == [one.id for one in entries if {"red", "blue"} & set(one.labels)]
+    assert found(label=["red", "odd 1"], all_labels=True) == [
+        one.id for one in entries if {"red", "odd 1"} <= set(one.labels)
+    ]
+    assert found(text="3.PNG") == [one.id for one in entries if one.name == "3.png"]
+    assert found(text="gröSSe 3.png") == found(text="3.png"), "both words, in any case"
+    assert set(found(text="ODD 1")) >= set(found(label="odd 1")), "1 is in names and numbers, too"
+    assert found(text="camera") == [], "values count, names of fields do not"
+    assert found(text=photos.name) == [], "folders do not count"
+    assert found(text="%") == found(text="'") == []
+    assert found(label="red", text="3.png") == [
+        one.id for one in entries if "red" in one.labels and one.name == "3.png"
+    ]
+    with pytest.raises(UnknownName):
+        found(label=["red", "rde"])
+
+
+@pytest.mark.parametrize("offset", [-1, 1.5, True])
+def test_an_offset_that_makes_no_sense_is_refused(search, offset):
+    with pytest.raises(InvalidInput, match="offset must be an integer"):
+        search.query(1, offset=offset)

@@ -130,7 +130,7 @@ class MemoryStore(Store):
     def content(self, number):
         return self.contents[self.rows[number]["file"].sha256]
 
-    def codes(self, ids):
+    def pair(self, ids):
         packed = [np.frombuffer(self.content(number).code, np.uint8) for number in ids]
         bits = self.manifest.n_bits, self.manifest.look_bits
         return CodePair.from_packed(np.array(packed, np.uint8).reshape(len(ids), -1), *bits)
@@ -192,20 +192,35 @@ class MemoryStore(Store):
         return [number for number in sorted(self.rows) if self.content(number).sha256 == sha256]
 
     def code_of(self, image):
-        return self.codes([image]) if image in self.rows else None
+        return self.pair([image]) if image in self.rows else None
+
+    def codes(self, ids):
+        known = [number for number in ids if number in self.rows]
+        return known, self.pair(known) if known else None
 
     def tiny_copies(self):
         ids = sorted(self.rows)
-        return ids, self.codes(ids), [self.content(number).tiny for number in ids]
+        return ids, self.pair(ids), [self.content(number).tiny for number in ids]
 
-    def search(self, code, k, *, by="both", radius=None, label=None, allowed=None):
+    def matching(self, where):
+        known = self.label_counts()
+        for label in where.labels:
+            if label not in known:
+                raise UnknownName("label", label, known)
+
+        def allows(row):
+            has = [label in row["labels"] for label in where.labels]
+            texts = " ".join([*row["labels"], row["file"].path.name, row["metadata"]]).casefold()
+            return (not has or (all(has) if where.all_labels else any(has))) and all(
+                word in texts for word in where.text.casefold().split()
+            )
+
+        return np.array([number for number, row in sorted(self.rows.items()) if allows(row)], np.int64)
+
+    def search(self, code, k, *, by="both", radius=None, where=None):
         index, ids = PairIndex(self.manifest.n_bits, self.manifest.look_bits, ExactIndex), sorted(self.rows)
-        if label is not None:
-            allowed = [number for number in ids if label in self.rows[number]["labels"]]
-            if not allowed:
-                raise UnknownName("label", label, self.label_counts())
-        index.add(self.codes(ids), ids)
-        hits = index.search(code, k, by=by, radius=radius, allowed=allowed)
+        index.add(self.pair(ids), ids)
+        hits = index.search(code, k, by=by, radius=radius, allowed=self.matching(where) if where else None)
         return Neighbours(*vars(hits).values(), index.codes_of(hits.ids))
 
 
@@ -235,7 +250,15 @@ def test_every_store_gives_the_same_results(in_memory, tmp_path, pair_model, pho
             assert len(search.add(files, labels=labels, root=photos).added) == 18
             search.remove([4])
         picture = draw(rng, (100, 90, 80))
-        for options in ({}, {"k": 3}, {"radius": 30}, {"label": "red"}, {"by": "look"}, {"by": "label", "radius": 6}):
+        for options in (
+            {},
+            {"k": 3},
+            {"radius": 30},
+            {"label": "red"},
+            {"text": "1.PNG"},
+            {"by": "look"},
+            {"by": "label", "radius": 6},
+        ):
             for query in (7, picture):
                 mine, theirs = local.query(query, **options), in_memory.query(query, **options)
                 assert [(hit.id, hit.distance, hit.bits) for hit in mine] == [

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_photos import draw
+from small_photos import COLOURS, draw
 
 from ddsh import ImageSearch, Model
 from ddsh.errors import ArtefactError, Busy, InvalidInput
+from ddsh.methods.lsh import LSH
 from ddsh.search import LabelChange
 from ddsh.search.local import LocalStagedCodes, LocalStore
 
@@ -102,7 +103,7 @@ def test_an_index_without_look_bits_gets_them_and_keeps_its_label_bits(tmp_path,
         assert (report.n_bits, report.look_bits, report.encoded) == (16, 64, 18)
         assert {hit.id: hit.bits for hit in search.query(1, k=100)} == before
         assert search.query(1, by="look", k=100)[1].look_distance > 0
-        with pytest.raises(InvalidInput, match="has look bits already; give the model"):
+        with pytest.raises(InvalidInput, match="lacks only similarities"):
             search.upgrade()
 
 
@@ -215,3 +216,33 @@ def test_a_catalogue_of_another_model_is_still_refused(search, pair_model):
     manifest.write_text(manifest.read_text().replace(Model.load(pair_model).fingerprint, 64 * "0"))
     with pytest.raises(ArtefactError, match="another model"):
         ImageSearch.open(search.folder)
+
+
+def test_an_index_of_an_earlier_version_learns_similarities_from_its_labels(tmp_path, rng):
+    images = [draw(rng, colour) for colour in COLOURS.values() for _ in range(40)]
+    labels = [name for name in COLOURS for _ in range(40)]
+    with ImageSearch.create(tmp_path / "index", Model(LSH(16), "small").fit(np.stack(images))) as search:
+        search.add(images, labels=labels)
+        assert search.query(1)[1].similarity is None
+        assert search.info().similarity is None
+        with pytest.raises(InvalidInput, match="ddsh index upgrade"):
+            search.query(1, min_similarity=50)
+        before = [(hit.id, hit.distance) for hit in search.query(1)]
+        assert search.upgrade().encoded == 0
+        assert [(hit.id, hit.distance) for hit in search.query(1)] == before
+        assert search.info().similarity == "labels"
+        with pytest.raises(InvalidInput, match="has look bits and similarities"):
+            search.upgrade()
+    with ImageSearch.open(tmp_path / "index") as again:
+        assert again.query(1)[0].similarity == 100
+        assert 0 < again.query(1)[-1].similarity <= 100
+
+
+def test_an_index_without_labels_learns_similarities_from_altered_copies(tmp_path, rng):
+    images = [draw(rng, colour) for colour in COLOURS.values() for _ in range(20)]
+    model = Model(None, "small").fit(np.stack(images))
+    model.calibration = None
+    with ImageSearch.create(tmp_path / "index", model) as search:
+        search.add(images)
+        search.upgrade()
+        assert search.info().similarity == "copies"

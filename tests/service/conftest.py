@@ -215,6 +215,20 @@ def pair_index(tmp_path_factory, photos):
     return folder / "index"
 
 
+@pytest.fixture(scope="session")
+def calibrated_index(tmp_path_factory):
+    """An index of 180 images with similarities in per cent that no test changes."""
+    rng, folder = np.random.default_rng(2), tmp_path_factory.mktemp("calibrated")
+    pixels = np.stack([_draw(rng, colour) for colour in COLOURS.values() for _ in range(70)])
+    labels = np.repeat(np.arange(3), 70)
+    known = np.arange(210) % 7 > 0
+    model = Model(LSH(16), "small").fit(pixels[known])
+    model.calibrate(pixels[~known], labels[~known], pixels[known], labels[known])
+    with ImageSearch.create(folder / "index", model) as search:
+        search.add(pixels[known], labels=[list(COLOURS)[label] for label in labels[known]])
+    return folder / "index"
+
+
 @pytest.fixture
 def index(shared_index, tmp_path):
     """An index that a test may change."""

@@ -12,6 +12,7 @@ from PIL import Image
 
 from ddsh import ImageSearch, Model
 from ddsh.methods.lsh import LSH
+from ddsh.search import LabelChange
 from ddsh.service import Settings
 
 TOKEN = "a-token-of-24-characters"
@@ -24,6 +25,8 @@ SEARCHES = [
     {"k": 18, "label": "blue"},
     {"k": 5, "radius": 9, "label": "green"},
     {"k": 5, "by": "label"},
+    {"k": 5, "offset": 4},
+    {"k": 18, "text": "3.png"},
 ]
 
 
@@ -36,8 +39,10 @@ def _check(answer, hits, asked):
         (hit.id, hit.distance, hit.bits, list(hit.flipped)) for hit in hits
     ]
     assert [tuple(hit["labels"]) for hit in answer["hits"]] == [hit.labels for hit in hits]
-    usual = {"k": 20, "radius": None, "label": None, "by": "label"}
-    assert {name: answer[name] for name in usual} == usual | asked
+    usual = {"k": 20, "radius": None, "label": [], "by": "label", "text": None, "offset": 0, "min_similarity": None}
+    given = asked | ({"label": [asked["label"]]} if "label" in asked else {})
+    assert {name: answer[name] for name in usual} == usual | given
+    assert answer["has_more"] == hits.has_more
     assert answer["n_bits"] == 16
     assert 0 < answer["seconds"] < 20
 
@@ -65,6 +70,68 @@ def test_the_response_has_the_code_of_the_query(site):
     own = {image: next(hit.bits for hit in hits if hit.id == image) for image, hits in codes.items()}
     assert site.get(f"/search?id={first}").json["bits"] == own[first]
     assert site.get(f"/search?id={last}&label=blue&k=1").json["bits"] == own[last]
+
+
+def test_a_query_is_repeated_without_the_image_page_by_page(site, photo):
+    whole = site.post("/search?k=18", photo).json
+    assert not whole["has_more"]
+    found = []
+    while len(found) < 18:
+        page = site.get(f"/search?query={whole['query']}&k=5&offset={len(found)}").json
+        assert page["query"] == whole["query"]
+        found += page["hits"]
+        assert page["has_more"] == (len(found) < 18)
+    assert found == whole["hits"]
+
+
+def test_several_labels_allow_images_with_any_or_with_all_of_them(site):
+    assert len(site.get("/search?id=1&label=blue&label=red").json["hits"]) == 12
+    assert site.get("/search?id=1&label=blue&label=red&all_labels=true").json["hits"] == []
+    site.get("/search?id=1&label=blue&label=rde").refuses(422, "'rde'", "red")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("k=5", ["id or query"]),
+        ("id=1&query=AAAA", ["id or query"]),
+        ("query=AAAA", ["search with the image again"]),
+        ("query=%2B%2B", ["query"]),
+        ("id=1&offset=9999", ["10,000", "together"]),
+        ("id=1&offset=-1", ["offset"]),
+        ("id=1&min_similarity=50", ["not learned", "ddsh index upgrade"]),
+        ("id=1&min_similarity=101", ["min_similarity"]),
+        (f"id=1&text={'a' * 201}", ["text", "200"]),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused_in_one_line(site, asked, words):
+    site.get(f"/search?{asked}").refuses(422, *words)
+
+
+def test_similarities_matches_and_the_cut_off_are_in_the_response(run_service, calibrated_index):
+    with run_service(calibrated_index, Settings()) as site:
+        assert (site.get("/info").json["similarity"], site.get("/info").json["cut_off"]) == ("labels", 50)
+        hits = site.search.query(1, k=100)
+        found = site.get("/search?id=1&k=100").json
+        assert [(hit["similarity"], hit["match"]) for hit in found["hits"]] == [
+            (hit.similarity, hit.match) for hit in hits
+        ]
+        assert (found["hits"][0]["match"], found["nothing_similar"]) == ("query", False)
+        least = hits[20].similarity
+        some = site.get(f"/search?id=1&k=100&min_similarity={least}").json["hits"]
+        assert [hit["id"] for hit in some] == [hit.id for hit in hits if hit.similarity >= least]
+
+
+def test_the_map_has_a_position_and_a_label_for_every_image(writable):
+    found = writable.get("/points").json
+    assert found["n_images"] == len(found["ids"]) == len(found["x"]) == len(found["y"]) == 18
+    assert {min(found["x"]), min(found["y"]), max(found["x"]), max(found["y"])} == {0, 1}
+    names = {entry.id: entry.labels[0] for entry in writable.search.entries(found["ids"])}
+    assert [found["labels"][label] for label in found["label"]] == [names[number] for number in found["ids"]]
+    assert writable.get("/points").body == writable.get("/points").body
+    writable.search.change_labels(LabelChange((1,), remove=("blue",)))
+    writable.app.state.service.info.clear()
+    assert dict(zip(found["ids"], writable.get("/points").json["label"], strict=True))[1] == -1
 
 
 def test_no_results_within_the_radius_is_a_valid_response(site):

@@ -10,6 +10,7 @@ def test_openapi_describes_every_route_and_which_need_the_token(site):
         "/search",
         "/info",
         "/samples",
+        "/points",
         "/images/{id}",
         "/images/{id}/thumbnail",
         "/items",

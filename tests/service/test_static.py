@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,8 @@ CONTRASTS = """() => {
         link: contrast(light(style("footer a").color), ground),
         label: contrast(light(style(".card-heading b").color), card),
         name: contrast(light(style(".name").color), card),
+        bits: contrast(light(style(".distance").color), card),
+        badge: contrast(light(style(".badge").color), light(style(".badge").backgroundColor)),
         button: contrast(light(style("#choose").color), light(style("#choose").backgroundColor)),
         dark: ground < 0.2,
     };
@@ -71,7 +74,7 @@ def title(page, text):
 
 
 def distances(page):
-    return [int(text.split()[0]) for text in page.locator(".distance").all_inner_texts() if text != "query"]
+    return [int(text.split()[0]) for text in page.locator(".distance").all_inner_texts()]
 
 
 def choose(page, data, name="own.png"):
@@ -93,7 +96,7 @@ def test_an_upload_shows_results_with_distance_label_and_differing_bits(opened, 
     page = opened()
     choose(page, photo)
     title(page, "Most similar images")
-    hits = site.search.query(photo, k=24)
+    hits = site.search.query(photo, k=48)
     assert distances(page) == [hit.distance for hit in hits]
     assert page.locator(".card b").all_inner_texts() == [hit.labels[0] for hit in hits]
     shapes = [path.get_attribute("d") for path in page.locator(".card .flipped").all()]
@@ -134,7 +137,7 @@ def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, phot
     assert page.locator("#original").get_attribute("href") == f"images/{number}"
     assert distances(page)[0] >= 0
     page.go_back()
-    page.wait_for_function("() => location.hash === '#upload=1'")
+    page.wait_for_function("() => location.hash.startsWith('#query=')")
     page.wait_for_function("() => document.getElementById('preview').src.startsWith('blob:')")
     rests(page)
     assert page.locator("#status").inner_text().split(", found")[0] == before
@@ -146,11 +149,12 @@ def test_a_click_searches_from_a_result_and_the_back_button_returns(opened, phot
 
 def test_the_url_alone_restores_a_search(opened, site):
     number = site.search.ids()[3]
-    page = opened(f"#id={number}&k=3&label=green")
-    assert page.locator(".card").count() == 3
+    page = opened(f"#id={number}&radius=14&label=green&text=3.png")
+    assert page.locator(".card").count() == 1
     assert set(page.locator(".card b").all_inner_texts()) == {"green"}
-    assert page.get_by_label("Number of results").input_value() == "3"
-    assert page.get_by_label("Label").input_value() == "green"
+    assert page.get_by_label("Words").input_value() == "3.png"
+    assert page.locator("#radius-shown").inner_text() == "up to 14 bits"
+    assert page.locator("#label-chips").inner_text() == "green ×"
     assert not page.get_by_label("Order by").is_visible(), "there are label bits only"
     assert page.title() == "blue – ddsh"
 
@@ -166,7 +170,8 @@ def test_an_index_with_two_codes_can_be_ordered_by_either(opened, serve, pair_in
         hits = site.search.query(3, k=24, by=by)
         assert [int(card.get_attribute("data-id")) for card in page.locator(".card").all()] == [hit.id for hit in hits]
         shown = page.locator(".distance").all_inner_texts()
-        assert shown == ["query", *(f"{hit.label_distance} + {hit.look_distance} bits" for hit in hits[1:])]
+        assert shown == [f"{hit.label_distance} + {hit.look_distance} bits" for hit in hits[1:]]
+        assert page.locator(".badge").all_inner_texts() == ["this image"]
         unit = "" if by == "both" else " bits"
         assert f"distance 0 to {hits[-1].distance:,}{unit}, found" in page.locator("#status").inner_text()
     page.get_by_label("Radius").fill("100")
@@ -193,16 +198,12 @@ def test_an_upload_of_an_indexed_file_finds_it_first(opened, serve, pair_index, 
 def test_options_change_the_results_and_the_url(opened, site):
     number = site.search.ids()[0]
     page = opened(f"#id={number}")
-    page.get_by_label("Label").select_option("red")
+    page.get_by_label("Label", exact=True).select_option("red")
     page.wait_for_function("() => location.hash.includes('label=red')")
     rests(page)
     assert set(page.locator(".card b").all_inner_texts()) == {"red"}
     assert page.locator("#status").inner_text().startswith("6 of 18 images with the label red")
-    page.get_by_label("Number of results").fill("2")
-    page.get_by_label("Number of results").press("Enter")
-    page.wait_for_function("() => location.hash.includes('k=2')")
-    page.wait_for_function("() => document.querySelectorAll('.card').length === 2")
-    page.get_by_label("Label").select_option("")
+    page.get_by_role("button", name="Search without the label red").click()
     page.wait_for_function("() => !location.hash.includes('label')")
     rests(page)
     page.get_by_label("Radius").fill("3")
@@ -214,16 +215,6 @@ def test_options_change_the_results_and_the_url(opened, site):
     page.wait_for_function("() => document.getElementById('radius-shown').textContent === 'any'")
     assert page.get_by_label("Radius").input_value() == "16"
     assert "radius" not in page.url
-
-
-def test_an_invalid_number_of_results_is_corrected(opened, site):
-    page = opened(f"#id={site.search.ids()[0]}&k=5")
-    for given, mended in (("0", "1"), ("99999", "1000"), ("", "1")):
-        page.get_by_label("Number of results").fill(given)
-        page.get_by_label("Number of results").press("Enter")
-        page.wait_for_function("(k) => location.hash.endsWith(`k=${k}`)", arg=mended)
-        rests(page)
-        assert page.get_by_label("Number of results").input_value() == mended
 
 
 def test_no_results_within_the_radius_are_explained_and_the_nearest_offered(opened, site):
@@ -257,12 +248,12 @@ def choose_again(page, data):
     chooser.value.set_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
 
 
-def test_a_missing_id_and_a_missing_upload_show_an_error(opened):
+def test_a_missing_id_and_an_invalid_query_show_an_error(opened):
     page = opened("#id=12345", expected=REFUSED)
     assert "No image has the id 12345" in page.get_by_role("alert").inner_text()
-    page = opened("#upload=7")
-    assert "choose it again" in page.get_by_role("alert").inner_text()
-    assert page.locator(".card").count() == 18
+    page = opened("#query=AAAA", expected=REFUSED)
+    assert "search with the image again" in page.get_by_role("alert").inner_text()
+    assert page.locator("#no-preview").is_visible()
 
 
 def test_a_file_that_is_too_large_is_not_even_sent(png, shared_index, opened, serve):
@@ -311,7 +302,7 @@ def test_the_page_is_usable_with_the_keyboard(opened):
     for _ in range(6):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.id"))
-    assert seen[:5] == ["choose", "k", "radius", "label", ""]
+    assert seen[:5] == ["map-link", "choose", "radius", "label", "text"]
 
 
 def test_results_are_announced_and_all_controls_have_names(opened, photo):
@@ -339,8 +330,129 @@ def test_nothing_overflows_and_the_contrast_is_sufficient(opened, site, width, s
     contrasts = page.evaluate(CONTRASTS)
     assert contrasts.pop("dark") == (scheme == "dark")
     assert min(contrasts.values()) >= 4.5, contrasts
-    for name in ("#choose", "#k", "#label"):
+    for name in ("#choose", "#text", "#label"):
         assert page.locator(name).bounding_box()["height"] >= 43
+
+
+def test_results_show_per_cent_and_less_similar_ones_come_after_a_click(opened, serve, calibrated_index):
+    site = serve(calibrated_index)
+    hits = site.search.query(5, k=200)
+    n_similar = sum(hit.similarity >= 50 for hit in hits)
+    assert 48 < n_similar < 100
+    page = opened("#id=5", on=site)
+    assert page.locator(".badge").all_inner_texts() == ["this image"]
+    page.locator("#more").scroll_into_view_if_needed()
+    page.wait_for_selector("#apart:visible")
+    assert page.locator(".card").count() == n_similar
+    shown = [f"{hit.similarity:.0f} %" for hit in hits[1:n_similar]]
+    assert page.locator(".similarity").all_inner_texts() == shown
+    assert page.locator("#apart-reason").inner_text() == "All other images are less than 50 % similar."
+    page.get_by_role("button", name="Show less similar images").click()
+    page.wait_for_function("(n) => document.querySelectorAll('.card').length > n", arg=n_similar)
+    assert page.locator(".separator").inner_text() == "Less than 50 % similar"
+    assert page.locator("#apart").is_hidden()
+    assert page.evaluate("document.activeElement.dataset.id") == str(hits[n_similar].id)
+
+
+def test_the_similarity_that_is_asked_for_can_be_changed(opened, serve, calibrated_index):
+    page = opened("#id=5", on=serve(calibrated_index))
+    assert page.locator("#least-shown").inner_text() == "50 % or more"
+    assert page.locator("#radius-row").is_hidden()
+    page.get_by_label("Similarity").fill("0")
+    page.wait_for_function("() => location.hash.includes('least=0')")
+    rests(page)
+    assert page.locator("#least-shown").inner_text() == "any"
+    assert page.locator("#apart").is_hidden()
+
+
+def test_an_image_unlike_all_others_is_said_to_be_so(opened, serve, calibrated_index, photo):
+    site = serve(calibrated_index)
+    query = site.search.query(photo, k=1).query
+    strange = replace(query, code=bytes(byte ^ 0x0F for byte in query.code), familiarity=-1.0).to_text()
+    page = opened(f"#query={strange}", on=site)
+    assert page.locator("#title").inner_text() == "Nothing similar"
+    assert page.locator("#apart-reason").inner_text() == "Nothing here is like this image: the nearest is 0 % similar."
+    assert page.locator(".card").count() == 0
+    page.get_by_role("button", name="Show the nearest images", exact=True).click()
+    page.wait_for_selector(".card")
+    assert set(page.locator(".similarity").all_inner_texts()) == {"0 %"}
+
+
+def test_more_results_come_when_the_end_is_in_view(opened, serve, calibrated_index):
+    site = serve(calibrated_index)
+    page = opened("#id=5&least=0", on=site)
+    for _ in range(20):
+        page.mouse.wheel(0, 4000)
+        if page.locator(".card").count() == 180:
+            break
+        page.wait_for_timeout(300)
+    shown = [int(card.get_attribute("data-id")) for card in page.locator(".card").all()]
+    assert shown == [hit.id for hit in site.search.query(5, k=200)]
+    assert page.locator("#status").inner_text().startswith("180 of 180 images")
+    assert page.locator("#show-more").is_hidden()
+
+
+def test_arrow_keys_move_between_results(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}")
+    page.locator("#results").focus()
+    page.keyboard.press("ArrowRight")
+    cards = [card.get_attribute("data-id") for card in page.locator(".card").all()]
+
+    def focused():
+        return page.evaluate("document.activeElement.dataset.id")
+
+    assert focused() == cards[0]
+    page.keyboard.press("ArrowRight")
+    assert focused() == cards[1]
+    page.keyboard.press("ArrowDown")
+    below = page.evaluate("document.activeElement.parentElement.offsetTop")
+    assert below > page.evaluate("document.querySelector('.card').parentElement.offsetTop")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert focused() == cards[0]
+    page.keyboard.press("ArrowLeft")
+    assert focused() == cards[0]
+
+
+def test_a_search_with_an_upload_survives_a_reload(opened, site, photo):
+    page = opened()
+    choose(page, photo)
+    title(page, "Most similar images")
+    before = [card.get_attribute("data-id") for card in page.locator(".card").all()]
+    sent = []
+    page.on("request", lambda request: sent.append(request.method))
+    page.reload()
+    title(page, "Most similar images")
+    assert [card.get_attribute("data-id") for card in page.locator(".card").all()] == before
+    assert page.locator("#query-name").inner_text() == "own.png"
+    assert page.locator("#preview").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 16
+    assert "POST" not in sent, "the image is not sent again"
+    page.get_by_label("Label", exact=True).select_option("red")
+    page.wait_for_function("() => location.hash.includes('label=red')")
+    rests(page)
+    assert page.locator(".card").count() == 6
+    assert "POST" not in sent
+
+
+def test_labels_and_words_filter_the_results(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}")
+    for label in ("red", "blue"):
+        page.get_by_label("Label", exact=True).select_option(label)
+        page.wait_for_function("(label) => location.hash.includes(`label=${label}`)", arg=label)
+        rests(page)
+    assert set(page.locator(".card b").all_inner_texts()) == {"red", "blue"}
+    assert page.locator("#status").inner_text().startswith("12 of 18 images with the labels red or blue")
+    page.get_by_label("all of them").check()
+    page.wait_for_function("() => location.hash.includes('all_labels=true')")
+    title(page, "No results")
+    assert page.locator("#no-results-reason").inner_text() == "No image with the labels red and blue is in the index."
+    page.get_by_label("all of them").uncheck()
+    page.get_by_label("Words").fill("4.PNG")
+    page.get_by_label("Words").press("Enter")
+    page.wait_for_function("() => location.hash.includes('text=4.PNG')")
+    title(page, "Most similar images")
+    assert page.locator(".card").count() == 2
+    assert set(page.locator(".name").all_inner_texts()) == {"4.png"}
 
 
 def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
@@ -350,7 +462,7 @@ def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
     page = opened(f"#id={number}", on=own)
     assert page.locator(".is-query b").inner_text() == label
     assert page.locator("#query-label").inner_text() == label
-    page.get_by_label("Label").select_option(label)
+    page.get_by_label("Label", exact=True).select_option(label)
     page.wait_for_function("() => location.hash.includes('label')")
     rests(page)
     assert page.title() == f"{label} – ddsh"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ddsh.datasets import DatasetCard, DatasetReport, Skipped
     from ddsh.evaluation import Result, Scores, Summary
     from ddsh.report import TextTable
-    from ddsh.search import AddReport, Entry, Hit, RefreshReport, SearchInfo
+    from ddsh.search import AddReport, Entry, QueryResult, RefreshReport, SearchInfo
 
 __all__ = [
     "print_json",
@@ -32,6 +32,12 @@ __all__ = [
 
 _MAX_LINES = 10
 """Longer lists are cut."""
+
+_SIMILARITY = {
+    "labels": "share of images at a distance that have a label in common",
+    "copies": "share of pairs at a distance that are altered copies",
+    None: "not learned (ddsh index upgrade INDEX)",
+}
 
 
 def show_help_if_alone(context: typer.Context) -> None:
@@ -182,6 +188,7 @@ def show_index(info: "SearchInfo") -> None:
         ("codes", f"{info.n_codes:,} different, {info.n_bytes:,} bytes in all"),
         ("label bits", info.n_bits or "none (indexed without labels; search by look)"),
         ("look bits", info.look_bits or "none (to add them, make a new index with: ddsh index MODEL IMAGES --out NEW)"),
+        ("similarity", _SIMILARITY[info.similarity]),
         ("model", f"{info.method}, fingerprint {info.fingerprint[:12]}"),
         ("preprocessing", ", ".join(f"{name} {value}" for name, value in info.preprocessing.items())),
         ("index", info.index),
@@ -190,22 +197,32 @@ def show_index(info: "SearchInfo") -> None:
     print_table(_make_table(("fact", "value"), rows))
 
 
-def show_hits(found: Mapping[str, Sequence["Hit"]]) -> None:
+def show_hits(found: Mapping[str, "QueryResult"]) -> None:
     """Show the hits of each query."""
+    matches = {"query": "this image", "file": "same file", "pixels": "same pixels"}
     for query, hits in found.items():
         typer.echo(query if hits else f"{query}: no images found")
-        if hits:
-            facts = [
-                {"distance": hit.distance, "label bits": hit.label_distance, "look bits": hit.look_distance}
-                | {"id": hit.id, "labels": ", ".join(hit.labels), "path": hit.path}
-                for hit in hits
-            ]
-            # With one code, its distance is the distance.
-            shown = [name for name in facts[0] if facts[0]["look bits"] is not None or name != "label bits"]
-            shown = [name for name in shown if facts[0]["label bits"] is not None or name != "look bits"]
-            shown = [name for name in shown if facts[0][name] is not None]
-            rows = [tuple(fact[name] for name in shown) for fact in facts]
-            print_table(_make_table(tuple(shown), rows, "r" * (len(shown) - 2) + "ll"))
+        if hits.nothing_similar:
+            typer.echo(f"Nothing here is like this image; the nearest is {hits[0].similarity:.0f} % similar.")
+        if not hits:
+            continue
+        # With one code, its distance is the distance.
+        has_both = hits[0].label_distance is not None and hits[0].look_distance is not None
+        columns: dict[str, list[object]] = {}
+        if hits[0].similarity is not None:
+            columns["similar"] = [f"{hit.similarity:.0f} %" for hit in hits]
+        columns["distance"] = [hit.distance for hit in hits]
+        if has_both:
+            columns["label bits"] = [hit.label_distance for hit in hits]
+            columns["look bits"] = [hit.look_distance for hit in hits]
+        columns["id"] = [hit.id for hit in hits]
+        n_numbers = len(columns)
+        if any(hit.match for hit in hits):
+            columns["is"] = [matches[hit.match] if hit.match else "" for hit in hits]
+        columns["labels"] = [", ".join(hit.labels) for hit in hits]
+        columns["path"] = [hit.path for hit in hits]
+        rows = list(zip(*columns.values(), strict=True))
+        print_table(_make_table(tuple(columns), rows, "r" * n_numbers + "l" * (len(columns) - n_numbers)))
 
 
 def show_duplicates(groups: Sequence[Sequence["Entry"]]) -> None:

@@ -33,8 +33,13 @@ from ddsh.cli.options import (
 
 if TYPE_CHECKING:
     from ddsh.datasets import Dataset, Split
+    from ddsh.datasets.protocols import RowNumbers
     from ddsh.images import Images
     from ddsh.model import Model
+
+_N_HELD = 500  # images that calibrate a model, at most
+_MIN_IN_CLASS = 10  # images of a class that can do without one
+_N_SEARCHED = 2000  # images that they are searched among
 
 __all__ = ["build_model", "encode", "export", "methods", "train"]
 
@@ -125,6 +130,10 @@ def train(
     device: Device = "auto",
     cache_dir: CacheDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
+    no_calibration: Annotated[
+        bool,
+        typer.Option("--no-calibration", help="Hold no images out to learn what distances mean in per cent."),
+    ] = False,
 ) -> None:
     """Train a model on the training images of a dataset, or on the labels given in a search index.
 
@@ -174,14 +183,21 @@ def train(
     _check_trainable(dataset, source, part, needs_classes=own.card.supervision == "supervised")
     split = rule.with_options(**options).split(dataset, seed)
     given = [name for name, value in schedule.items() if value is not None]
-    adapted = own.adapted(dataset.labels.take(split.train), given)
-    images, labels = SomeImages(dataset.images, split.train), dataset.labels.take(split.train)
+    train_rows, held = (split.train, split.train[:0]) if no_calibration else _hold_out(dataset, split)
+    images, labels = SomeImages(dataset.images, train_rows), dataset.labels.take(train_rows)
+    adapted = own.adapted(labels, given)
     checkpoints = out / "checkpoints"
     start = time.perf_counter()
     # torchrun sets these variables: every process trains, and the first one reports and saves.
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if rank == 0:
-        _explain(dataset, source, split, changes=_differences(own.describe_params(), adapted.describe_params()))
+        _explain(
+            dataset,
+            source,
+            split,
+            len(train_rows),
+            changes=_differences(own.describe_params(), adapted.describe_params()),
+        )
     if adapted is not own:
         model = Model(adapted, model.backbone, look_bits)
     group: Any = nullcontext()
@@ -195,13 +211,15 @@ def train(
             model.fit_look(everything, model.look_bits)
     if rank != 0:
         return
+    _calibrate(model, dataset, held, split.database)
     about = {
         "dataset": dataset.name,
         "protocol": rule.name,
         "protocol_options": {name: value for name, value in options.items() if value is not None},
         "seed": seed,
         "split": split.fingerprint,
-        "n_train": len(split.train),
+        "n_train": len(train_rows),
+        "n_calibration": len(held),
         "seconds": time.perf_counter() - start,
         "history": model.history,
         "versions": versions(),
@@ -219,6 +237,47 @@ def train(
     shutil.rmtree(checkpoints, ignore_errors=True)
     bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
     typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
+
+
+def _hold_out(dataset: "Dataset", split: "Split") -> "tuple[RowNumbers, RowNumbers]":
+    """Return the images to train on, and images to learn with what distances mean; never queries.
+
+    They come from the part of the database that is not trained on; if that is too small, a tenth of the training images
+    is held out, but none of rare classes. From few images nothing is held out.
+    """
+    import numpy as np
+
+    from ddsh.calibration import MIN_QUERIES
+    from ddsh.labels import draw_stratified
+
+    unused = np.setdiff1d(split.database, split.train)
+    pool = unused if len(unused) >= 10 * MIN_QUERIES else split.train
+    for label, count in dataset.labels.take(pool).counts().items():
+        if count < _MIN_IN_CLASS:
+            pool = pool[~dataset.labels.take(pool).having(label)]
+    n_held = min(_N_HELD, len(pool) // 10)
+    if n_held < MIN_QUERIES:
+        return split.train, split.train[:0]
+    held = pool[draw_stratified(dataset.labels.take(pool), n_held, np.random.default_rng(split.seed))]
+    return np.setdiff1d(split.train, held), held
+
+
+def _calibrate(model: "Model", dataset: "Dataset", held: "RowNumbers", database: "RowNumbers") -> None:
+    """Learn what distances mean with images that were held out, if there are any."""
+    import numpy as np
+
+    from ddsh.cli.progress import Progress
+    from ddsh.images import SomeImages
+    from ddsh.labels import draw_stratified
+
+    if not len(held):
+        return
+    others = np.setdiff1d(database, held)
+    n_others = min(_N_SEARCHED, len(others))
+    others = others[draw_stratified(dataset.labels.take(others), n_others, np.random.default_rng(0))]
+    with Progress("Calibrating"):
+        images, labels = SomeImages(dataset.images, held), dataset.labels.take(held)
+        model.calibrate(images, labels, SomeImages(dataset.images, others), dataset.labels.take(others))
 
 
 def _read_index(folder: Path) -> "tuple[Dataset, Images]":
@@ -256,7 +315,7 @@ def _check_trainable(dataset: "Dataset", source: str, part: str | None, *, needs
         raise DataError(f"{source} has no part {part!r} (it has: {known}); leave out --part or give one of these.")
 
 
-def _explain(dataset: "Dataset", source: str, split: "Split", changes: list[str]) -> None:
+def _explain(dataset: "Dataset", source: str, split: "Split", n_train: int, changes: list[str]) -> None:
     """Print on standard error which images are left out, and what was adapted to few images."""
     if n_unlabelled := len(dataset.unlabelled):
         typer.echo(
@@ -278,7 +337,7 @@ def _explain(dataset: "Dataset", source: str, split: "Split", changes: list[str]
             none = f" ({without:,} {'class has' if without == 1 else 'classes have'} none)" if without else ""
             changes = [f"{len(split.query):,} queries instead of {per_class:,} per class{none}", *changes]
     if changes:
-        typer.echo(f"Adapted to {len(split.train):,} training images: {', '.join(changes)}.", err=True)
+        typer.echo(f"Adapted to {n_train:,} training images: {', '.join(changes)}.", err=True)
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "create", "duplicates", "search"]
 
 
-_HIT_FACTS = ("distance", "label_distance", "look_distance", "is_identical", "bits", "flipped")
+_HIT_FACTS = ("distance", "label_distance", "look_distance", "similarity", "match", "is_identical", "bits", "flipped")
 
 
 class Order(StrEnum):
@@ -258,7 +258,7 @@ def upgrade(
     index: IndexFolder,
     model: Annotated[
         Path | None,
-        typer.Argument(help="Folder of the new model; without one, the present model gets look bits."),
+        typer.Argument(help="Folder of the new model; without one, the present model gets what it lacks."),
     ] = None,
     look_bits: LookBits = 128,
     remove_missing: Annotated[
@@ -269,7 +269,8 @@ def upgrade(
     """Encode all images with another model, then switch to it at once.
 
     Ids, labels and metadata stay. The index can be searched and changed in the meantime, and a running ddsh serve goes
-    on with the new model. After an interruption, run the same command to continue.
+    on with the new model. After an interruption, run the same command to continue. Without a model, an index of an
+    earlier version gets look bits, or learns similarities in per cent.
     """
     from ddsh.cli.progress import Progress
     from ddsh.search import ImageSearch
@@ -308,7 +309,17 @@ def search(
         Order, typer.Option(help="Order by what images show (label), what they look like (look), or both.")
     ] = Order.BOTH,
     radius: Annotated[int | None, typer.Option(help="Largest distance to show, in the order of --by.")] = None,
-    label: Annotated[str | None, typer.Option(help="Show only images with this label.")] = None,
+    min_similarity: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Smallest similarity to show, in per cent.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="Show only images with this label; may be repeated.")] = None,
+    all_labels: Annotated[
+        bool, typer.Option("--all-labels", help="Show only images with all of these labels, not with any.")
+    ] = False,
+    text: Annotated[
+        str | None, typer.Option(help="Show only images with these words in a label, the file name or the metadata.")
+    ] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Number of images to leave out at the start.")] = 0,
     json: Json = False,
     html: Annotated[
         Path | None, typer.Option(callback=writable_file, help="Write a page with thumbnails to this file.")
@@ -324,7 +335,17 @@ def search(
         found = {}
         for query in queries:
             image = int(query) if query.isdecimal() and not Path(query).exists() else query
-            found[query] = opened.query(image, k, by=Order(by).value, radius=radius, label=label)
+            found[query] = opened.query(
+                image,
+                k,
+                offset=offset,
+                by=Order(by).value,
+                radius=radius,
+                min_similarity=min_similarity,
+                label=label,
+                all_labels=all_labels,
+                text=text,
+            )
     if html:
         from ddsh.search.page import make_page
         from ddsh.storage import atomic_write
@@ -337,6 +358,7 @@ def search(
             [
                 {
                     "query": query,
+                    "nothing_similar": hits.nothing_similar,
                     "hits": [asdict(hit.entry) | {name: getattr(hit, name) for name in _HIT_FACTS} for hit in hits],
                 }
                 for query, hits in found.items()

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
         Hit,
         LabelChange,
         LabelReport,
+        QueryCode,
         QueryResult,
         RefreshReport,
         RemovedImage,
         SearchInfo,
         UpgradeReport,
     )
-    from ddsh.search.store import Entry, Store, StoreWriter
+    from ddsh.search.store import Entry, Filter, Store, StoreWriter
 else:  # type checkers see the imports above
     import lazy_loader
 
@@ -31,13 +32,14 @@ else:  # type checkers see the imports above
                 "Hit",
                 "LabelChange",
                 "LabelReport",
+                "QueryCode",
                 "QueryResult",
                 "RefreshReport",
                 "RemovedImage",
                 "SearchInfo",
                 "UpgradeReport",
             ],
-            "store": ["Entry", "Store", "StoreWriter"],
+            "store": ["Entry", "Filter", "Store", "StoreWriter"],
         },
     )
 
@@ -45,11 +47,13 @@ __all__ = [
     "AddReport",
     "Busy",
     "Entry",
+    "Filter",
     "Hit",
     "ImageSearch",
     "LabelChange",
     "LabelReport",
     "LocalStore",
+    "QueryCode",
     "QueryResult",
     "RefreshReport",
     "RemovedImage",

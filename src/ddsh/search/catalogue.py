@@ -6,6 +6,7 @@ never one without the other, whenever the process ends; index files are derived 
 state asks only for the changes since then, and a state of another history, such as one of a backup, is recognised.
 """
 
+import functools
 import json
 import os
 import secrets
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import ArtefactError
-from ddsh.search.store import Content, Entry, Ids, StoredFile
+from ddsh.search.store import Content, Entry, Filter, Ids, StoredFile
 
 __all__ = ["FORMAT_VERSION", "Catalogue", "Changes", "State"]
 
@@ -67,6 +68,7 @@ CREATE TABLE roots (path TEXT PRIMARY KEY) WITHOUT ROWID;
 
 _FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
 _CODES = "SELECT images.id, code FROM images JOIN contents ON contents.id = content"
+_CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"  # noqa: S608
 # Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
 _SAMPLE = """
 WITH drawn AS (
@@ -77,6 +79,16 @@ WITH drawn AS (
     SELECT 1, id, id FROM (SELECT id FROM images ORDER BY id LIMIT ?2)
 )
 SELECT id FROM drawn WHERE id IS NOT NULL GROUP BY id ORDER BY min(rest), min(place) LIMIT ?2
+"""
+
+# A word in the file name, in a value of the metadata, or in a label. Folders are not searched, because the
+# service never shows them. Labels are few and have an index; names and metadata are scanned.
+_WITH_WORD = """
+SELECT id FROM images WHERE name_has_word(path, ?1)
+UNION
+SELECT images.id FROM images, json_tree(metadata) WHERE metadata <> '{}' AND has_word(atom, ?1)
+UNION
+SELECT image FROM labels WHERE label IN (SELECT DISTINCT label FROM labels WHERE has_word(label, ?1))
 """
 
 
@@ -133,6 +145,8 @@ class Catalogue:
             if version != FORMAT_VERSION:
                 raise ArtefactError(f"{path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
             self._all("PRAGMA foreign_keys = ON")
+            self._connection.create_function("has_word", 2, _has_word, deterministic=True)
+            self._connection.create_function("name_has_word", 2, _name_has_word, deterministic=True)
             self._all("PRAGMA synchronous = FULL")
         except BaseException:
             self.close()
@@ -290,6 +304,10 @@ class Catalogue:
         rows = self._all("SELECT code FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image)
         return rows[0][0] if rows else None
 
+    def codes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Return the codes of the images that are known."""
+        return dict(self._all(_CODES_OF, json.dumps(list(ids))))
+
     def content_of(self, image: int) -> Content | None:
         """Return the content of an image."""
         columns = "sha256, n_bytes, width, height, code, look"
@@ -305,7 +323,14 @@ class Catalogue:
 
     def ids_labelled(self, label: str) -> Ids:
         """Return the ids of the images with a label."""
-        return np.array(self._all("SELECT image FROM labels WHERE label = ?", label), np.int64).reshape(-1)
+        return self._ids("SELECT image FROM labels WHERE label = ?", label)
+
+    def ids_matching(self, where: Filter) -> Ids:
+        """Return the ids of the images that a filter allows, ascending."""
+        sets = [self._ids(_WITH_WORD, word) for word in where.text.casefold().split()]
+        labelled = [self.ids_labelled(label) for label in where.labels]
+        sets += labelled if where.all_labels or not labelled else [functools.reduce(np.union1d, labelled)]
+        return np.sort(functools.reduce(np.intersect1d, sets) if sets else self._ids("SELECT id FROM images"))
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of images with each label, by label."""
@@ -439,6 +464,9 @@ class Catalogue:
         packed = np.frombuffer(b"".join(row[1] for row in rows), np.uint8)
         return Changes(np.empty(0, np.int64), ids, packed.reshape(len(rows), -1) if rows else packed.reshape(0, 0))
 
+    def _ids(self, sql: str, *values: object) -> Ids:
+        return np.array(self._all(sql, *values), np.int64).reshape(-1)
+
     def _labels_of(self, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         rows = self._all(
             "SELECT image, label FROM labels WHERE image IN (SELECT value FROM json_each(?)) ORDER BY image, label",
@@ -483,3 +511,13 @@ class Catalogue:
             yield
         except sqlite3.Error as error:
             raise ArtefactError(f"{self._path} cannot be used ({error}); is the folder complete?") from error
+
+
+def _has_word(text: object, word: str) -> bool:
+    """Return whether a text contains a word that is casefolded already."""
+    return text is not None and word in str(text).casefold()
+
+
+def _name_has_word(path: str, word: str) -> bool:
+    """Return whether the last part of a path contains a word; called once for every image, so without pathlib."""
+    return word in path[path.rfind(os.sep) + 1 :].casefold()

@@ -4,20 +4,23 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
 import numpy as np
 
+from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
 from ddsh.errors import BrokenImage, InvalidInput
-from ddsh.images import ImageLike, as_image, check_file, thumbnail
+from ddsh.images import Image, ImageLike, as_image, check_file, thumbnail
 from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
+from ddsh.search.index_calibration import calibrate_with_index
 from ddsh.search.indexer import (
     Indexer,
     NewImage,
@@ -25,27 +28,60 @@ from ddsh.search.indexer import (
     absolute_path,
     check_labels,
     list_images,
+    pack_codes,
     read_sample,
 )
+from ddsh.search.layout import MAX_POINTS, MapLayout, lay_out
 from ddsh.search.local import LocalStore
 from ddsh.search.results import (
     AddReport,
     Hit,
     LabelChange,
     LabelReport,
+    QueryCode,
     QueryResult,
     RefreshReport,
     RemovedImage,
     SearchInfo,
     UpgradeReport,
 )
-from ddsh.search.store import AUTO, Entry, Neighbours, SearchManifest, Store, check_fingerprint
+from ddsh.search.store import AUTO, Entry, Filter, Neighbours, SearchManifest, Store, check_fingerprint
 from ddsh.search.upgrade import stage_codes
 
 __all__ = ["WAIT_SECONDS", "ImageSearch"]
 
 WAIT_SECONDS = 5.0
 """Default time to wait for another writer."""
+
+_MAX_COMPARED = 16  # files that a search reads to tell equal pixels from equal codes
+_CACHED_CHECKSUMS = 10_000
+_NOT_CALIBRATED = (
+    "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade {folder}"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """A query: image, its id and the checksum of its file if they are known, and the options of the search."""
+
+    image: Any
+    own: int | None
+    sha256: str | None
+    where: Filter
+    n: int
+    by: By
+    radius: int | None
+    min_similarity: float | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The first hits of a query, its codes, and the order."""
+
+    hits: list[Hit]
+    code: CodePair
+    by: By
+    query: QueryCode
 
 
 class ImageSearch:
@@ -68,6 +104,7 @@ class ImageSearch:
         self._loaded = store.manifest.fingerprint, model
         self._loading = RLock()
         self._device = "auto"
+        self._pixels: dict[str, bytes] = {}  # checksums of pixels by those of files
 
     @classmethod
     def create(
@@ -295,13 +332,14 @@ class ImageSearch:
     ) -> UpgradeReport:
         """Encode all images anew with another model, and switch to it at once.
 
-        Ids, labels and metadata stay. Until the switch, the old state is searched and can be changed. After an
+        Without a model, an index that an earlier version made gets what it lacks: look bits, or similarities in per
+        cent. Ids, labels and metadata stay. Until the switch, the old state is searched and can be changed. After an
         interruption the old state is intact; upgrade again to continue.
 
         Parameters
         ----------
         model : path or Model, optional
-            The new model; by default the present one, which gets look bits.
+            The new model; by default the present one, which gets look bits or a calibration.
         look_bits : int
             Number of look bits to learn from the indexed images, if the model has none; 0 for none.
         remove_missing : bool
@@ -315,6 +353,12 @@ class ImageSearch:
         InvalidInput
             If the model is the present one, or if files are missing.
         """
+        present = self._current()[1]
+        if model is None and present.calibration is None and present.look_bits:
+            with self._store.write():
+                present.calibration = calibrate_with_index(self._store, present)
+                present.save_calibration(self._store.model_folder)
+            return UpgradeReport(len(self), 0, (), present.n_bits, present.look_bits)
         new = self._model_for_upgrade(model, look_bits)
         manifest = _manifest(new, self._store.manifest.index)
         with self._store.stage(manifest, new.save) as staged:
@@ -342,7 +386,7 @@ class ImageSearch:
         else:
             new = Model.load(self._store.model_folder if model is None else model, device=self._device)
         if model is None and new.look_bits:
-            raise InvalidInput(f"{self.folder} has look bits already; give the model to upgrade to.")
+            raise InvalidInput(f"{self.folder} has look bits and similarities; give the model to upgrade to.")
         if look_bits and not new.look_bits and (new.backbone is not None or model is None):
             sample = read_sample([NewImage(file.path) for file in self._store.files()], new.prepare)
             if not sample:
@@ -390,12 +434,16 @@ class ImageSearch:
 
     def query(
         self,
-        image: ImageLike | int,
+        image: ImageLike | int | QueryCode,
         k: int = 20,
         *,
+        offset: int = 0,
         by: By = "both",
         radius: int | None = None,
-        label: str | None = None,
+        min_similarity: float | None = None,
+        label: str | Sequence[str] | None = None,
+        all_labels: bool = False,
+        text: str | None = None,
         sha256: str | None = None,
     ) -> QueryResult:
         """Return the images most similar to an image.
@@ -404,17 +452,26 @@ class ImageSearch:
 
         Parameters
         ----------
-        image : path, bytes, array, Pillow image or int
-            An image, or the id of an indexed one, which then is among the results.
+        image : path, bytes, array, Pillow image, int or QueryCode
+            An image, or the id of an indexed one, which then is among the results, or the ``query`` of an earlier
+            result.
         k : int
             Largest number of images to return.
+        offset : int
+            Number of images to leave out at the start: the next page of a result has its offset plus its length.
         by : {"both", "label", "look"}
             Order by the distance of both codes (:class:`ddsh.index.pairs.PairDistance`), by label bits and then by
             look bits, or by look bits and then by label bits. ``both`` uses the only code there is, if there is one.
         radius : int, optional
             Largest distance to return, in that order.
-        label : str, optional
-            Return only images with this label.
+        min_similarity : float, optional
+            Smallest similarity to return, in per cent.
+        label : str or sequence of str, optional
+            Return only images with this label, or with one of these.
+        all_labels : bool
+            Return only images with all of these labels.
+        text : str, optional
+            Return only images with each of these words in a label, the file name or the metadata.
         sha256 : str, optional
             Checksum of the image's file, for an image that was decoded already; known for a path and for bytes.
 
@@ -425,38 +482,101 @@ class ImageSearch:
         """
         if not _is_id(k) or k < 1:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
-        fingerprint, model = self._current()
-        order = check_by(by, self.n_bits, self.look_bits)
+        if not _is_id(offset) or offset < 0:
+            raise InvalidInput(f"offset must be an integer, 0 or more; got {offset!r}.")
+        where = Filter((label,) if isinstance(label, str) else tuple(label or ()), all_labels, text or "")
         own = _as_id(image) if _is_id(image) else None
         if own is None and sha256 is None:
-            sha256 = _checksum(image)
-        code = None
-        if own is None and not (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
-            code = model.encode_pair([model.prepare(as_image(image))])
+            sha256 = image.sha256.hex() if isinstance(image, QueryCode) else _checksum(image)
+        request = _Request(image, own, sha256 or None, where, offset + k + 1, by, radius, min_similarity)
+        found = None
+        while found is None:  # again, if the index was upgraded or the image removed in the meantime
+            found = self._find(request)
+        hits = found.hits[offset : offset + k]
+        return QueryResult(
+            self._mark_equal_pixels(hits, found.query),
+            _text(found.code),
+            found.by,
+            query=found.query,
+            has_more=len(found.hits) > offset + k,
+        )
+
+    def _find(self, request: "_Request") -> "_Found | None":
+        """Return the first hits of a query; None if the index changed, so that it must be tried again."""
+        fingerprint, model = self._current()
+        order, calibration = check_by(request.by, self.n_bits, self.look_bits), model.calibration
+        if calibration is not None and order not in calibration.curves:
+            calibration = None
+        if request.min_similarity is not None and calibration is None:
+            raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
+        code, familiarity, pixels = self._encode_query(request, fingerprint, model)
         with self._store.snapshot():
-            if self._store.manifest.fingerprint != fingerprint:  # upgraded in the meantime
-                return self.query(image, k, by=by, radius=radius, label=label, sha256=sha256)
-            if own is not None:
-                sha256 = self.entry(own).sha256
+            if self._store.manifest.fingerprint != fingerprint:
+                return None
+            sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
             same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
-            same.sort(key=lambda number: (number != own, number))
+            same.sort(key=lambda number: (number != request.own, number))
+            code = self._store.code_of(same[0]) if same and code is None else code
             if code is None:
-                code = self._store.code_of(same[0]) if same else None
-            if code is None:  # the image was removed in the meantime
-                return self.query(image, k, by=by, radius=radius, label=label)
-            found = self._store.search(code, k, by=order, radius=radius, label=label)
-            if label is not None:
-                same = [entry.id for entry in self._store.entries(same) if label in entry.labels]
-            hits = self._hits(code, found, same)[:k]
-        return QueryResult(hits, _text(code), order)
+                return None
+            weight = self._weight(calibration, code, None if same else familiarity)
+            radius, least = request.radius, request.min_similarity or 0
+            if calibration is not None and least:
+                reach = max(0, calibration.reach(order, least, weight))
+                radius = reach if radius is None else min(radius, reach)
+            found = self._store.search(code, request.n, by=order, radius=radius, where=request.where)
+            if request.where and same:
+                allowed = set(self._store.matching(request.where).tolist())
+                same = [number for number in same if number in allowed]
+            hits = self._hits(code, found, same, request.own)
+        if calibration is not None:
+            similar = calibration.similarity(order, np.array([hit.distance for hit in hits]), weight).tolist()
+            scored = (replace(hit, similarity=value) for hit, value in zip(hits, similar, strict=True))
+            hits = [replace(hit, similarity=100.0) if hit.match else hit for hit in scored]
+            hits = [hit for hit in hits if (hit.similarity or 0) >= least]
+        packed = pack_codes(code)[0].tobytes()
+        query = QueryCode(bytes.fromhex(fingerprint)[:8], packed, bytes.fromhex(sha256 or ""), pixels, familiarity)
+        return _Found(hits, code, order, query)
 
-    def _hits(self, code: CodePair, found: Neighbours, same: Sequence[int]) -> list[Hit]:
+    def _encode_query(
+        self, request: "_Request", fingerprint: str, model: Model
+    ) -> tuple[CodePair | None, float | None, bytes]:
+        """Return codes, familiarity and checksum of the pixels of a query; no codes if they are stored."""
+        image, sha256 = request.image, request.sha256
+        if isinstance(image, QueryCode):
+            n_bytes = (self.n_bits + 7) // 8 + (self.look_bits + 7) // 8
+            if image.fingerprint != bytes.fromhex(fingerprint)[:8] or len(image.code) != n_bytes:
+                raise InvalidInput("The index has another model than this query; search with the image again.")
+            packed = np.frombuffer(image.code, np.uint8)[None]
+            return CodePair.from_packed(packed, self.n_bits, self.look_bits), image.familiarity, image.pixels
+        if request.own is not None or (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
+            return None, None, b""
+        decoded = as_image(image)
+        code, familiarity = model.encode_with_familiarity([model.prepare(decoded)])
+        return code, None if familiarity is None else float(familiarity[0]), _pixel_checksum(decoded)
+
+    def _weight(self, calibration: Calibration | None, code: CodePair, familiarity: float | None) -> float:
+        """Return the factor of all similarities: less than 1 for an unfamiliar image without a near copy here."""
+        if calibration is None or familiarity is None:
+            return 1.0
+        weight = calibration.weight(familiarity)
+        if weight < 1:
+            nearest = self._store.search(code, 1, by="look").look_distances
+            near = PairDistance(self.n_bits, self.look_bits).near_look // 2
+            if nearest is not None and len(nearest) and nearest[0] <= near:
+                return 1.0
+        return weight
+
+    def _hits(self, code: CodePair, found: Neighbours, same: Sequence[int], own: int | None) -> list[Hit]:
         """Return the entries that are the query itself, then all others that were found."""
         asked = code.main.bits()[0]
         rows = dict(zip(found.ids.tolist(), range(len(found.ids)), strict=True))
         nothing = (0 if self.n_bits else None, 0 if self.look_bits else None)
-        hits = [Hit(entry, 0, _text(code), (), *nothing, is_identical=True) for entry in self._store.entries(same)]
+        hits = [
+            Hit(entry, 0, _text(code), (), *nothing, match="query" if entry.id == own else "file")
+            for entry in self._store.entries(same)
+        ]
         others = [number for number in rows if number not in set(same)]
         bits = found.codes.main.bits()
         for entry in self._store.entries(others):
@@ -467,6 +587,34 @@ class ImageSearch:
             flipped = tuple(np.flatnonzero(bits[row] != asked).tolist())
             hits.append(Hit(entry, int(found.distances[row]), "".join(map(str, bits[row])), flipped, label, look))
         return hits
+
+    def _mark_equal_pixels(self, hits: Sequence[Hit], query: QueryCode) -> list[Hit]:
+        """Return the hits, with those marked that are other files with the query's pixels; few files are read."""
+        marked, n_read = list(hits), 0
+        pixels = query.pixels
+        for place, hit in enumerate(hits):
+            if hit.match or hit.label_distance or hit.look_distance or n_read >= _MAX_COMPARED:
+                continue
+            if not pixels:
+                known = self.entries(self._store.ids_with(query.sha256)) if query.sha256 else []
+                pixels = self._pixels_of(known[0]) if known else b""
+                if not pixels:
+                    break
+            n_read += 1
+            if self._pixels_of(hit.entry) == pixels:
+                marked[place] = replace(hit, match="pixels", similarity=None if hit.similarity is None else 100.0)
+        return marked
+
+    def _pixels_of(self, entry: Entry) -> bytes:
+        """Return the checksum of an image's pixels, empty if its file cannot be read; the last ones are kept."""
+        if entry.sha256 not in self._pixels:
+            if len(self._pixels) >= _CACHED_CHECKSUMS:
+                self._pixels.clear()
+            try:
+                self._pixels[entry.sha256] = _pixel_checksum(as_image(entry.path))
+            except BrokenImage:
+                return b""
+        return self._pixels[entry.sha256]
 
     def duplicates(self, radius: int | None = None, *, tolerance: float = TOLERANCE) -> list[tuple[Entry, ...]]:
         """Return groups of near-duplicates: copies, including resized and recompressed ones.
@@ -496,7 +644,7 @@ class ImageSearch:
 
     def info(self) -> SearchInfo:
         """Return facts about the index."""
-        method = self._current()[1].name
+        model = self._current()[1]
         with self._store.snapshot():
             manifest = self._store.manifest
             n_images, (n_contents, n_codes) = self._store.count(), self._store.count_contents()
@@ -509,9 +657,10 @@ class ImageSearch:
             look_bits=manifest.look_bits,
             n_bytes=n_images * ((manifest.n_bits + 7) // 8 + (manifest.look_bits + 7) // 8),
             labels=labels,
-            method=method,
+            method=model.name,
             fingerprint=manifest.fingerprint,
             preprocessing=manifest.preprocessing,
+            similarity=None if model.calibration is None else model.calibration.meaning,
             index=self._store.index_name,
             generation=generation,
         )
@@ -551,6 +700,14 @@ class ImageSearch:
             raise InvalidInput(f"n must be an integer, 1 or more; got {n!r}.")
         return self._store.sample(n, seed)
 
+    def layout(self) -> MapLayout:
+        """Return positions of all images on a map, or of a sample of 10,000; see :func:`ddsh.search.layout.lay_out`."""
+        with self._store.snapshot():
+            ids, codes = self._store.codes(sorted(self._store.sample(MAX_POINTS, 0)))
+            labels = [entry.labels for entry in self._store.entries(ids)]
+            n_images = self._store.count()
+        return MapLayout(ids, np.empty((0, 2)) if codes is None else lay_out(codes), labels, n_images)
+
     def id_of(self, path: str | os.PathLike[str]) -> int | None:
         """Return the id of the image at a path, or None if it is not indexed."""
         return self._store.id_of(absolute_path(path))
@@ -581,6 +738,11 @@ def _checksum(image: object) -> str | None:
             with Path(image).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
     return None
+
+
+def _pixel_checksum(image: Image) -> bytes:
+    """Return a checksum of the shape and the pixels of an image."""
+    return hashlib.sha256(repr(image.shape).encode() + np.ascontiguousarray(image).tobytes()).digest()[:16]
 
 
 def _text(code: CodePair) -> str:

@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
@@ -19,6 +19,7 @@ from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.live_index import LiveIndex
 from ddsh.search.store import (
     Entry,
+    Filter,
     Ids,
     Neighbours,
     SearchManifest,
@@ -43,6 +44,7 @@ _UPGRADE_LOCK = "upgrade.lock"
 _CODES = "codes.staged"
 _SHA256_BYTES = 32
 _CRC_BYTES = 4
+_CACHED_FILTERS = 32
 
 
 def is_search(folder: str | os.PathLike[str]) -> bool:
@@ -194,7 +196,7 @@ class LocalStore(Store):
             f"{folder} holds no search index ({_MANIFEST} is missing); make one with: ddsh index IMAGES --out {folder}"
         )
         path = self.folder / _MANIFEST
-        self._labelled: tuple[State | None, dict[str, Ids]] = (None, {})
+        self._matching: tuple[State | None, dict[Filter, Ids]] = (None, {})
         self._use(SearchManifest.read(path, missing=missing, advice="make the index again"))
         self._wait = wait
         self._lock = RLock()
@@ -370,6 +372,13 @@ class LocalStore(Store):
             code = self._catalogue.code_of(image)
             return None if code is None else self._unpack([code])
 
+    def codes(self, ids: Sequence[int]) -> tuple[list[int], CodePair | None]:
+        """Return the ids that are known, in their order, and the codes of these."""
+        with self.snapshot():
+            found = self._catalogue.codes_of(ids)
+            known = [number for number in ids if number in found]
+            return known, self._unpack([found[number] for number in known]) if known else None
+
     def tiny_copies(self) -> tuple[list[int], CodePair | None, list[bytes]]:
         """Return the id, the codes and the tiny copy of every entry, by id; no codes if there are no entries."""
         with self.snapshot():
@@ -388,30 +397,29 @@ class LocalStore(Store):
         *,
         by: By = "both",
         radius: int | None = None,
-        label: str | None = None,
-        allowed: Ids | None = None,
+        where: Filter | None = None,
     ) -> Neighbours:
         """Return the entries nearest to a code; see :meth:`Store.search`."""
         with self.snapshot():
             index = self._live.follow(self._catalogue)
-            if label is not None:
-                labelled = self._ids_labelled(label)
-                allowed = labelled if allowed is None else np.intersect1d(labelled, allowed)
+            allowed = self.matching(where) if where else None
             hits = index.search(code, k, by=by, radius=radius, allowed=allowed)
             codes = index.codes_of(hits.ids)
             return Neighbours(hits.ids, hits.distances, hits.label_distances, hits.look_distances, codes)
 
-    def _ids_labelled(self, label: str) -> Ids:
-        """Return the ids with a label, cached until the next change."""
-        if self._labelled[0] != self._live.state:
-            self._labelled = (self._live.state, {})
-        cache = self._labelled[1]
-        if label not in cache:
-            ids = self._catalogue.ids_labelled(label)
-            if not len(ids):
-                raise UnknownName("label", label, self._catalogue.label_counts())
-            cache[label] = ids
-        return cache[label]
+    def matching(self, where: Filter) -> Ids:
+        """Return the ids of the entries that a filter allows; the last filters are cached until the next change."""
+        with self.snapshot():
+            state = self._catalogue.state()
+            if self._matching[0] != state or len(self._matching[1]) >= _CACHED_FILTERS:
+                self._matching = (state, {})
+            cache = self._matching[1]
+            if where not in cache:
+                for label in where.labels:
+                    if not len(self._catalogue.ids_labelled(label)):
+                        raise UnknownName("label", label, self._catalogue.label_counts())
+                cache[where] = self._catalogue.ids_matching(where)
+            return cache[where]
 
     def _catalogue_fingerprint(self) -> str:
         with self._lock:
@@ -432,7 +440,6 @@ class LocalStore(Store):
         upgraded = self._folder_of(manifest.fingerprint)
         self.model_folder = upgraded if upgraded.exists() else self.folder / _MODEL
         self._live = LiveIndex(self.folder / _INDEX, manifest.index, manifest.n_bits, manifest.look_bits)
-        self._labelled = (None, {})
 
     def _folder_of(self, fingerprint: str) -> Path:
         """Return the folder of a model that the index was or is being upgraded to."""

@@ -2,13 +2,13 @@
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddsh.errors import BrokenImage
 from ddsh.images import thumbnail
-from ddsh.search.results import Hit
+from ddsh.search.results import QueryResult
 
 __all__ = ["make_page"]
 
@@ -22,12 +22,12 @@ _TEMPLATES = Environment(
 )
 
 
-def make_page(results: Mapping[str, Sequence[Hit]]) -> str:
+def make_page(results: Mapping[str, QueryResult]) -> str:
     """Return an HTML page that shows the hits of each query.
 
     Parameters
     ----------
-    results : mapping of str to sequence of Hit
+    results : mapping of str to QueryResult
         The hits, by the path or the id of the query.
     """
 

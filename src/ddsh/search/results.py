@@ -1,10 +1,15 @@
 """Results of queries and reports of changes."""
 
+import base64
+import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, Self, TypeAlias, overload
 
+from ddsh.calibration import CUT_OFF
 from ddsh.datasets import Skipped
+from ddsh.errors import InvalidInput
 from ddsh.index.pairs import By
 from ddsh.search.store import Content, Entry
 
@@ -13,12 +18,66 @@ __all__ = [
     "Hit",
     "LabelChange",
     "LabelReport",
+    "Match",
+    "QueryCode",
     "QueryResult",
     "RefreshReport",
     "RemovedImage",
     "SearchInfo",
     "UpgradeReport",
 ]
+
+Match: TypeAlias = Literal["query", "file", "pixels"]
+"""How an image is the query itself: its entry, a copy of its file, or another file with equal pixels."""
+
+_HEAD = struct.Struct("<8s32s16sf")
+
+
+@dataclass(frozen=True)
+class QueryCode:
+    """The codes of a query image, enough to search with it again without the image.
+
+    Parameters
+    ----------
+    fingerprint : bytes
+        The first 8 bytes of the fingerprint of the model.
+    code : bytes
+        The packed label bits, then the packed look bits.
+    sha256 : bytes
+        Checksum of the image's file; empty if it has none.
+    pixels : bytes
+        Checksum of its pixels, 16 bytes; empty if they are not known.
+    familiarity : float or None
+        How familiar the image is to the model (:meth:`ddsh.look.Look.familiarity`), if that is known.
+    """
+
+    fingerprint: bytes
+    code: bytes
+    sha256: bytes = b""
+    pixels: bytes = b""
+    familiarity: float | None = None
+
+    def to_text(self) -> str:
+        """Return a short text for URLs, which :meth:`from_text` reads."""
+        known = math.nan if self.familiarity is None else self.familiarity
+        head = _HEAD.pack(self.fingerprint, self.sha256, self.pixels, known)
+        return base64.urlsafe_b64encode(head + self.code).decode().rstrip("=")
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the text of :meth:`to_text`."""
+        try:
+            data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), b"-_", validate=True)
+            fingerprint, sha256, pixels, familiarity = _HEAD.unpack(data[: _HEAD.size])
+        except (ValueError, struct.error):
+            raise InvalidInput("This is not the code of a query; search with the image again.") from None
+        return cls(
+            fingerprint,
+            data[_HEAD.size :],
+            sha256 if any(sha256) else b"",
+            pixels if any(pixels) else b"",
+            familiarity if math.isfinite(familiarity) else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -37,8 +96,11 @@ class Hit:
         Positions of the bits that differ from the query's, counted from 0.
     label_distance, look_distance : int or None
         Number of label bits and of look bits that differ; None where there are none.
-    is_identical : bool
-        Whether its file is the query's, or a copy of it.
+    similarity : float or None
+        In per cent: what share of images at this distance is relevant; None if that was not learned. See
+        :class:`ddsh.calibration.Calibration`.
+    match : {"query", "file", "pixels"} or None
+        Whether it is the query itself: its entry, a copy of its file, or another file with equal pixels.
     """
 
     entry: Entry
@@ -47,7 +109,13 @@ class Hit:
     flipped: tuple[int, ...]
     label_distance: int | None = None
     look_distance: int | None = None
-    is_identical: bool = False
+    similarity: float | None = None
+    match: Match | None = None
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether its file is the query's, or a copy of it."""
+        return self.match in ("query", "file")
 
     @property
     def id(self) -> int:
@@ -78,12 +146,31 @@ class QueryResult(Sequence[Hit]):
         The label bits of the query, or its look bits if there are no others, as zeros and ones.
     by : {"both", "label", "look"}
         What ordered the hits.
+    query : QueryCode, optional
+        The codes of the query, to search with it again.
+    has_more : bool
+        Whether there are further hits after these; see the `offset` of :meth:`ddsh.ImageSearch.query`.
     """
 
-    def __init__(self, hits: Sequence[Hit], code: str, by: By = "both") -> None:
+    def __init__(
+        self,
+        hits: Sequence[Hit],
+        code: str,
+        by: By = "both",
+        *,
+        query: QueryCode | None = None,
+        has_more: bool = False,
+    ) -> None:
         self.hits = tuple(hits)
         self.code = code
         self.by = by
+        self.query = query
+        self.has_more = has_more
+
+    @property
+    def nothing_similar(self) -> bool:
+        """Whether similarities are known and not even the first hit is 50 per cent similar."""
+        return bool(self.hits) and (best := self.hits[0].similarity) is not None and best < CUT_OFF
 
     @property
     def n_bits(self) -> int:
@@ -264,6 +351,9 @@ class SearchInfo:
         Method and fingerprint of the model.
     preprocessing : dict
         Preprocessing of the model.
+    similarity : {"labels", "copies"} or None
+        What similarities mean: the share of images with a common label, or of altered copies; None if they were not
+        learned.
     index : str
         Name of the index.
     generation : int
@@ -280,5 +370,6 @@ class SearchInfo:
     method: str
     fingerprint: str
     preprocessing: Mapping[str, Any]
+    similarity: Literal["labels", "copies"] | None
     index: str
     generation: int

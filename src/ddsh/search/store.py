@@ -23,6 +23,7 @@ __all__ = [
     "AUTO",
     "Content",
     "Entry",
+    "Filter",
     "Ids",
     "Neighbours",
     "SearchManifest",
@@ -106,6 +107,28 @@ class Entry:
         """Display name: the file name, or the id if the file is named by its checksum."""
         file = PurePath(self.path)
         return f"image {self.id}" if file.stem == self.sha256 else file.name
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which entries to search.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Labels; an empty tuple allows all entries.
+    all_labels : bool
+        Whether an entry needs all of the labels; one of them suffices by default.
+    text : str
+        Words; each must occur in a label, in the file name or in a value of the metadata, in any case.
+    """
+
+    labels: tuple[str, ...] = ()
+    all_labels: bool = False
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.text.strip())
 
 
 @dataclass(frozen=True)
@@ -396,6 +419,14 @@ class Store(ABC):
         """Return the codes of an entry."""
 
     @abstractmethod
+    def codes(self, ids: Sequence[int]) -> tuple[list[int], CodePair | None]:
+        """Return the ids that are known, in their order, and the codes of these; no codes if there are none."""
+
+    @abstractmethod
+    def matching(self, where: Filter) -> Ids:
+        """Return the ids of the entries that a filter allows, ascending; see :meth:`search`."""
+
+    @abstractmethod
     def tiny_copies(self) -> tuple[list[int], CodePair | None, list[bytes]]:
         """Return the id, the codes and the tiny copy of every entry, by id; no codes if there are no entries."""
 
@@ -407,8 +438,7 @@ class Store(ABC):
         *,
         by: By = "both",
         radius: int | None = None,
-        label: str | None = None,
-        allowed: Ids | None = None,
+        where: Filter | None = None,
     ) -> Neighbours:
         """Return the entries nearest to a code.
 
@@ -422,10 +452,8 @@ class Store(ABC):
             What orders the entries; see :meth:`ddsh.index.pairs.PairIndex.search`.
         radius : int, optional
             Largest distance to return, in that order.
-        label : str, optional
-            Only entries with this label; :class:`~ddsh.errors.UnknownName` is raised if there are none.
-        allowed : ndarray of int64, optional
-            Only entries with these ids.
+        where : Filter, optional
+            Only entries that it allows; :class:`~ddsh.errors.UnknownName` is raised if no entry has one of its labels.
         """
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePath
+from threading import Lock
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -18,13 +19,14 @@ from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
-from ddsh.images import check_file, decode_image, extension_of
-from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, SearchInfo
+from ddsh.images import Image, check_file, decode_image, extension_of
+from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, QueryCode, SearchInfo
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
 from ddsh.service.removed_items import RemovedItems
 from ddsh.service.response_cache import ExpiringValue, cache_bytes
 from ddsh.service.schemas import (
+    MAX_OFFSET,
     AddResponse,
     HealthResponse,
     HitResponse,
@@ -37,12 +39,13 @@ from ddsh.service.schemas import (
     LabelsRequest,
     LabelsResponse,
     NewItemParameters,
+    PointsResponse,
     ReadyResponse,
     RemoveItemsResponse,
     RemoveResponse,
+    RepeatedSearchParameters,
     RestoreItemsResponse,
     SampleParameters,
-    SearchByIdParameters,
     SearchParameters,
     SearchResponse,
     ThumbnailParameters,
@@ -61,14 +64,16 @@ __all__ = [
     "get_info",
     "get_item",
     "get_metrics",
+    "get_points",
     "get_readiness",
     "get_samples",
     "get_state",
     "get_thumbnail",
+    "map_page",
     "remove_item",
     "remove_items",
     "restore_items",
-    "search_by_id",
+    "search_again",
     "search_by_upload",
     "search_page",
     "static_file",
@@ -128,6 +133,16 @@ class ServiceState:
             return search.thumbnail(entry.id, side)
 
         self.thumbnail = thumbnail
+        self._points: tuple[int, PointsResponse] | None = None
+        self._points_lock = Lock()
+
+    def points(self) -> PointsResponse:
+        """Return the map; it is computed once for each state of the index."""
+        with self._points_lock:
+            generation = self.info.get().generation
+            if self._points is None or self._points[0] != generation:
+                self._points = generation, PointsResponse.create(self.search.layout())
+            return self._points[1]
 
     def close(self) -> None:
         """Stop the thread pools; running calls finish in the background."""
@@ -145,9 +160,16 @@ async def get_state(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(get_state)]
 
 
-async def search_by_id(parameters: Annotated[SearchByIdParameters, Query()], state: State) -> SearchResponse:
-    """Find the images most similar to an image of the index, which is itself the first result."""
-    return await state.reading.run_in_slot(_search, state, parameters.id, parameters)
+async def search_again(parameters: Annotated[RepeatedSearchParameters, Query()], state: State) -> SearchResponse:
+    """Find the images most similar to an image of the index, which is itself the first, or to an earlier query."""
+
+    def search() -> SearchResponse:
+        """Search with the codes of the query."""
+        if parameters.id is not None:
+            return _search(state, _get_entry(state.search, parameters.id).id, parameters)
+        return _search(state, QueryCode.from_text(parameters.query or ""), parameters)
+
+    return await state.reading.run_in_slot(search)
 
 
 async def search_by_upload(
@@ -156,9 +178,14 @@ async def search_by_upload(
     """Find the images most similar to an uploaded image, which is not stored."""
     with state.encoding.slot():  # held while the body arrives, which bounds the memory for uploads
         body = await read_body(request, state.settings)
-        return await state.encoding.run(
-            lambda: _search(state, extract_image(request, body, state.settings), parameters)
-        )
+
+        def search() -> SearchResponse:
+            """Search with the image of the body."""
+            data = extract_image(request, body, state.settings)
+            image = decode_image(data, state.settings.max_pixels)
+            return _search(state, image, parameters, hashlib.sha256(data).hexdigest())
+
+        return await state.encoding.run(search)
 
 
 async def get_info(state: State) -> InfoResponse:
@@ -170,6 +197,11 @@ async def get_samples(parameters: Annotated[SampleParameters, Query()], state: S
     """Return random images of the index."""
     entries = await state.reading.run_in_slot(lambda: state.search.entries(state.search.sample(parameters.n)))
     return [ItemResponse.model_validate(entry) for entry in entries]
+
+
+async def get_points(state: State) -> PointsResponse:
+    """Return the positions of all images on a map, coloured by label; of very many images those of a sample."""
+    return await state.reading.run_in_slot(state.points)
 
 
 async def get_image(id: ImageId, state: State) -> FileResponse:  # noqa: A002 -- the name in the URL
@@ -328,6 +360,11 @@ async def search_page(request: Request) -> Response:
     return await static_file(request, "index.html")
 
 
+async def map_page(request: Request) -> Response:
+    """Return the map of all images."""
+    return await static_file(request, "map.html")
+
+
 async def docs_page(request: Request) -> Response:
     """Return the documentation of the API."""
     return await static_file(request, "docs.html")
@@ -358,22 +395,32 @@ def _static_files() -> Mapping[str, tuple[bytes, str, str]]:
     }
 
 
-def _search(state: ServiceState, query: bytes | int, parameters: SearchParameters) -> SearchResponse:
-    """Search with an image file or with the id of an indexed image."""
+def _search(
+    state: ServiceState, query: Image | int | QueryCode, parameters: SearchParameters, sha256: str | None = None
+) -> SearchResponse:
+    """Search with an image, with the id of an indexed one, or with an earlier query."""
     started, settings = time.perf_counter(), state.settings
     if parameters.k > settings.max_k:
         raise HTTPException(422, f"k must be {settings.max_k:,} at most; got {parameters.k:,}.")
-    if parameters.label is not None and parameters.label not in (labels := state.info.get().labels):
-        if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
-            raise UnknownName("label", parameters.label, labels)
-        raise HTTPException(422, f"Unknown label {parameters.label!r}; /info lists the most frequent labels.")
+    if parameters.offset + parameters.k > MAX_OFFSET:
+        raise HTTPException(422, f"offset and k must be {MAX_OFFSET:,} together at most; filter the results instead.")
+    labels = state.info.get().labels if parameters.label else {}
+    for label in parameters.label:
+        if label not in labels:
+            if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
+                raise UnknownName("label", label, labels)
+            raise HTTPException(422, f"Unknown label {label!r}; /info lists the most frequent labels.")
     result = state.search.query(
-        decode_image(query, settings.max_pixels) if isinstance(query, bytes) else _get_entry(state.search, query).id,
+        query,
         parameters.k,
+        offset=parameters.offset,
         by=parameters.by,
         radius=parameters.radius,
+        min_similarity=parameters.min_similarity,
         label=parameters.label,
-        sha256=hashlib.sha256(query).hexdigest() if isinstance(query, bytes) else None,
+        all_labels=parameters.all_labels,
+        text=parameters.text,
+        sha256=sha256,
     )
     hits = [
         HitResponse(
@@ -385,6 +432,8 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
             distance=hit.distance,
             label_distance=hit.label_distance,
             look_distance=hit.look_distance,
+            similarity=hit.similarity,
+            match=hit.match,
             is_identical=hit.is_identical,
             bits=hit.bits,
             flipped=hit.flipped,
@@ -398,7 +447,14 @@ def _search(state: ServiceState, query: bytes | int, parameters: SearchParameter
         k=parameters.k,
         by=result.by,
         radius=parameters.radius,
+        min_similarity=parameters.min_similarity,
         label=parameters.label,
+        all_labels=parameters.all_labels,
+        text=parameters.text,
+        offset=parameters.offset,
+        has_more=result.has_more and parameters.offset + 2 * parameters.k <= MAX_OFFSET,
+        nothing_similar=result.nothing_similar,
+        query="" if result.query is None else result.query.to_text(),
         seconds=round(time.perf_counter() - started, 6),
     )
 

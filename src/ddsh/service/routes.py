@@ -19,10 +19,11 @@ _TOKEN = [Depends(require_token)]
 
 router = APIRouter(responses=_ERRORS)
 
-router.get("/search", tags=["search"])(handlers.search_by_id)
+router.get("/search", tags=["search"])(handlers.search_again)
 router.post("/search", tags=["search"], openapi_extra=_UPLOAD)(handlers.search_by_upload)
 router.get("/info", tags=["search"])(handlers.get_info)
 router.get("/samples", tags=["search"])(handlers.get_samples)
+router.get("/points", tags=["search"])(handlers.get_points)
 
 router.get("/images/{id}", tags=["images"], response_class=FileResponse, responses=_IMAGE)(handlers.get_image)
 router.get("/images/{id}/thumbnail", tags=["images"], response_class=Response, responses=_IMAGE)(handlers.get_thumbnail)
@@ -45,5 +46,6 @@ router.get("/ready", tags=["operation"])(handlers.get_readiness)
 router.get("/metrics", tags=["operation"], response_class=Response)(handlers.get_metrics)
 
 router.get("/", include_in_schema=False)(handlers.search_page)
+router.get("/map", include_in_schema=False)(handlers.map_page)
 router.get("/docs", include_in_schema=False)(handlers.docs_page)
 router.get("/static/{name}", include_in_schema=False)(handlers.static_file)

@@ -1,20 +1,27 @@
 """Pydantic models of query parameters and JSON responses."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ddsh.calibration import CUT_OFF
 from ddsh.codes import MAX_BITS
 from ddsh.images import MAX_THUMBNAIL
 from ddsh.index.pairs import By, PairDistance
 from ddsh.search import SearchInfo
 from ddsh.search.indexer import MAX_LABEL, MAX_METADATA_BYTES
+from ddsh.search.layout import MapLayout
+from ddsh.search.results import Match
 from ddsh.service.settings import Settings
 
 __all__ = [
     "MAX_IDS",
     "MAX_LISTED_LABELS",
+    "MAX_OFFSET",
+    "MAX_QUERY",
+    "MAX_TEXT",
     "AddResponse",
     "ErrorResponse",
     "HealthResponse",
@@ -29,12 +36,13 @@ __all__ = [
     "LabelsRequest",
     "LabelsResponse",
     "NewItemParameters",
+    "PointsResponse",
     "ReadyResponse",
     "RemoveItemsResponse",
     "RemoveResponse",
+    "RepeatedSearchParameters",
     "RestoreItemsResponse",
     "SampleParameters",
-    "SearchByIdParameters",
     "SearchParameters",
     "SearchResponse",
     "ThumbnailParameters",
@@ -45,6 +53,15 @@ MAX_LISTED_LABELS = 1000
 
 MAX_IDS = 1000
 """Maximum number of images that one request changes."""
+
+MAX_OFFSET = 10_000
+"""Maximum number of results to page through."""
+
+MAX_TEXT = 200
+"""Maximum number of characters of the words to filter by."""
+
+MAX_QUERY = 1000
+"""Maximum length of the text of an earlier query."""
 
 _MAX_ID = 2**63 - 1
 _MAX_CHANGES = 1000
@@ -64,13 +81,34 @@ class SearchParameters(BaseModel):
     k: int = Field(20, ge=1, description="Maximum number of results.")
     by: By = Field("both", description="Order by what images show (label), what they look like (look), or both.")
     radius: int | None = Field(None, ge=0, le=_MAX_DISTANCE, description="Maximum distance of a result, in that order.")
-    label: Label | None = Field(None, description="Return only images with this label.")
+    min_similarity: float | None = Field(None, ge=0, le=100, description="Minimum similarity of a result, in per cent.")
+    label: list[Label] = Field([], max_length=_MAX_LABELS, description="Return only images with one of these labels.")
+    all_labels: bool = Field(False, description="Return only images with all of these labels.")
+    text: str | None = Field(
+        None,
+        max_length=MAX_TEXT,
+        description="Return only images with each of these words in a label, the file name or the metadata.",
+    )
+    offset: int = Field(0, ge=0, description="Number of results to leave out at the start.")
 
 
-class SearchByIdParameters(SearchParameters):
-    """Query parameters of a search with an image of the index."""
+class RepeatedSearchParameters(SearchParameters):
+    """Query parameters of a search without an upload: with an image of the index, or with an earlier query."""
 
-    id: int = Field(ge=0, le=_MAX_ID, description="Id of the query image.")
+    id: int | None = Field(None, ge=0, le=_MAX_ID, description="Id of the query image.", examples=[17])
+    query: str | None = Field(
+        None,
+        max_length=MAX_QUERY,
+        pattern="^[A-Za-z0-9_-]+$",
+        description="The query of an earlier response, instead of an id.",
+    )
+
+    @model_validator(mode="after")
+    def check_query(self) -> Self:
+        """Require one query image."""
+        if (self.id is None) == (self.query is None):
+            raise ValueError("give id or query, one of them")
+        return self
 
 
 class ThumbnailParameters(BaseModel):
@@ -126,6 +164,13 @@ class HitResponse(BaseModel):
     distance: int = Field(description="Distance to the query, by which the results are ordered.")
     label_distance: int | None = Field(description="Number of label bits that differ; null without label bits.")
     look_distance: int | None = Field(description="Number of look bits that differ; null without look bits.")
+    similarity: float | None = Field(
+        description="In per cent: what share of images at this distance is relevant; null if that was not learned."
+    )
+    match: Match | None = Field(
+        description="Whether it is the query itself: its entry (query), a copy of its file (file), or another file with"
+        " equal pixels (pixels)."
+    )
     is_identical: bool = Field(description="Whether the file is the query's, or a copy of it.")
     bits: str = Field(description="Label bits of the image, or look bits without label bits, as zeros and ones.")
     flipped: tuple[int, ...] = Field(description="Positions of the bits that differ from the query.")
@@ -142,7 +187,16 @@ class SearchResponse(BaseModel):
     k: int
     by: By = Field(description="What ordered the results.")
     radius: int | None
-    label: str | None
+    min_similarity: float | None
+    label: list[str]
+    all_labels: bool
+    text: str | None
+    offset: int
+    has_more: bool = Field(description="Whether there are further results: add the number of hits to offset.")
+    nothing_similar: bool = Field(
+        description="Whether even the first result is less similar than the cut-off of /info."
+    )
+    query: str = Field(description="The codes of the query; search with it again by GET /search?query=.")
     seconds: float = Field(description="Time for decoding, encoding and searching.")
 
 
@@ -162,7 +216,13 @@ class InfoResponse(BaseModel):
     labels: dict[str, int] = Field(description="Number of images with each label, most frequent labels only.")
     method: str = Field(description="Hashing method of the model.")
     read_only: bool = Field(description="Whether the index cannot be changed through the service.")
+    similarity: Literal["labels", "copies"] | None = Field(
+        description="What similarities mean: the share of images with a common label, or of altered copies; null if"
+        " they were not learned."
+    )
+    cut_off: float = Field(description="Similarity in per cent below which the page sets results apart.")
     max_k: int = Field(description="Maximum number of results of a search.")
+    max_offset: int = Field(description="Maximum number of results to page through.")
     max_upload_bytes: int = Field(description="Maximum size of an uploaded file.")
     max_pixels: int = Field(description="Maximum number of pixels of an uploaded image.")
 
@@ -182,9 +242,40 @@ class InfoResponse(BaseModel):
             labels={name: info.labels[name] for name in sorted(frequent)},
             method=info.method,
             read_only=settings.read_only,
+            similarity=info.similarity,
+            cut_off=CUT_OFF,
             max_k=settings.max_k,
+            max_offset=MAX_OFFSET,
             max_upload_bytes=settings.max_upload_bytes,
             max_pixels=settings.max_pixels,
+        )
+
+
+class PointsResponse(BaseModel):
+    """Positions of images on a map. The lists have one entry for each image."""
+
+    model_config = ConfigDict(frozen=True)
+
+    n_images: int = Field(description="Number of images in the index; of more than 10,000 a sample is returned.")
+    labels: list[str] = Field(description="Labels of these images, most frequent first.")
+    ids: list[int]
+    x: list[float] = Field(description="Position to the right, 0 to 1.")
+    y: list[float] = Field(description="Position upwards, 0 to 1.")
+    label: list[int] = Field(description="Position of the image's most frequent label in labels; -1 without labels.")
+
+    @classmethod
+    def create(cls, layout: MapLayout) -> Self:
+        """Return the positions of a layout, with labels numbered by frequency."""
+        counts = Counter(label for labels in layout.labels for label in labels)
+        names = sorted(counts, key=lambda name: (-counts[name], name))
+        place = {name: number for number, name in enumerate(names)}
+        return cls(
+            n_images=layout.n_images,
+            labels=names,
+            ids=layout.ids,
+            x=layout.positions[:, 0].round(4).tolist(),
+            y=layout.positions[:, 1].round(4).tolist(),
+            label=[min((place[label] for label in labels), default=-1) for labels in layout.labels],
         )
 
 

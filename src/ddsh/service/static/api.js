@@ -31,8 +31,10 @@ export const getSamples = (n) => request(`samples?n=${n}`);
 
 export const getItem = (id, signal) => request(`items/${id}`, { signal });
 
-export function search(state, file, signal) {
-  if (file === null) return request(`search?${toQuery(state)}`, { signal });
+// Search with the query of the state, or with a file.
+export function search(state, { k, offset = 0, file = null, signal }) {
+  const url = `search?${toQuery(state, k, offset)}`;
+  if (file === null) return request(url, { signal });
   const headers = { "Content-Type": file.type || "application/octet-stream" };
-  return request(`search?${toQuery(state)}`, { method: "POST", body: file, headers, signal });
+  return request(url, { method: "POST", body: file, headers, signal });
 }

@@ -71,8 +71,24 @@ export function showLabels(card, labels) {
   card.querySelector(".name").hidden = labels.length === 0;
 }
 
+const MATCHES = { query: "this image", file: "same file", pixels: "same pixels" };
+
+// How similar a result is: whether it is the query itself, or per cent; and how many bits differ.
+function describeHit(item) {
+  // With both codes: how many label bits differ, and how many look bits.
+  const differing = [item.label_distance, item.look_distance].filter((count) => count !== null);
+  const bits = differing.length > 1 ? `${differing.join(" + ")} bits` : formatBits(item.distance);
+  const parts = [];
+  if (item.match) parts.push(createElement("span", { className: "badge", textContent: MATCHES[item.match] }));
+  else if (item.similarity !== null) {
+    parts.push(createElement("span", { className: "similarity", textContent: `${Math.round(item.similarity)} %` }));
+  }
+  if (!item.match) parts.push(createElement("span", { className: "distance", textContent: bits }));
+  return createElement("span", { className: "measures" }, ...parts);
+}
+
 // A card shows an image and links to the search with it.
-export function createCard(item, url, isQuery) {
+export function createCard(item, url) {
   const image = createElement("img", { src: imageUrl(item), alt: "", loading: "lazy", decoding: "async" });
   image.classList.toggle("tiny", isTiny(item));
   image.addEventListener("error", () => {
@@ -82,22 +98,27 @@ export function createCard(item, url, isQuery) {
   });
 
   const caption = createElement("span", { className: "caption" });
-  const heading = createElement("span", { className: "card-heading" });
-  heading.append(createElement("b"));
-  if (item.bits) {
-    // With both codes: how many label bits differ, and how many look bits.
-    const differing = [item.label_distance, item.look_distance].filter((count) => count !== null);
-    const distance = isQuery ? "query" : differing.length > 1 ? `${differing.join(" + ")} bits` : formatBits(item.distance);
-    caption.append(codeStrip(item.bits, item.flipped));
-    heading.append(createElement("span", { className: "distance", textContent: distance }));
-  }
+  const heading = createElement("span", { className: "card-heading" }, createElement("b"));
+  if (item.bits) caption.append(codeStrip(item.bits, item.flipped));
   caption.append(heading);
+  if (item.bits) caption.append(describeHit(item));
   caption.append(createElement("span", { className: "name", textContent: item.name }));
 
   const frame = createElement("span", { className: "picture" }, image);
   const link = createElement("a", { className: "card", href: url, title: item.name }, frame, caption);
   link.dataset.id = item.id;
-  link.classList.toggle("is-query", isQuery);
+  link.classList.toggle("is-query", item.match === "query");
   showLabels(link, item.labels);
   return createElement("li", {}, link);
+}
+
+// The card that an arrow key leads to.
+export function neighbourOf(cards, card, key) {
+  const top = (each) => each.parentElement.offsetTop;
+  const columns = cards.filter((each) => top(each) === top(cards[0])).length;
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key];
+  if (step === undefined) return null;
+  const place = cards.indexOf(card) + step;
+  // From the last full row, down leads to the last card.
+  return cards[place] ?? (key === "ArrowDown" && top(cards.at(-1)) > top(card) ? cards.at(-1) : null);
 }

@@ -64,8 +64,8 @@ function describeResponse(api, operation) {
 const jsonBody = (operation) => operation.requestBody?.content["application/json"]?.schema;
 
 function curlExample(method, path, operation) {
-  const required = (operation.parameters ?? []).filter((each) => each.required && each.in === "query");
-  const query = required.map((each) => `${each.name}=17`).join("&");
+  const shown = (operation.parameters ?? []).filter((each) => each.in === "query" && each.schema.examples);
+  const query = shown.map((each) => `${each.name}=${each.schema.examples[0]}`).join("&");
   const url = `${base}${path.replace("{id}", "17")}${query && `?${query}`}`;
   const parts = ["curl"];
   if (operation.security) parts.push('-H "Authorization: Bearer $DDSH_TOKEN"');

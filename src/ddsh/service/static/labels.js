@@ -13,7 +13,7 @@ import {
 } from "./changes.js";
 import { createButton, createCard, createElement, formatImages, labelsOf, showLabels } from "./components.js";
 import { Selection } from "./selection.js";
-import { readState, writeState } from "./state.js";
+import { hasQuery, readState, writeState } from "./state.js";
 
 const MAX_UNDO = 50;
 const MAX_CHIPS = 12;
@@ -272,10 +272,10 @@ bar.addEventListener("drop", (event) => {
 // On the start page, new images come first and are selected, so that they can be labelled at once.
 async function showAdded(ids, text, isError) {
   const state = readState(location.hash);
-  if (ids.length && state.id === null && state.upload === null) {
+  if (ids.length && !hasQuery(state)) {
     const items = (await attempt(() => Promise.all(ids.map((id) => getItem(id))))) ?? [];
-    const url = (item) => writeState({ ...state, id: item.id, upload: null });
-    grid.prepend(...items.map((item) => createCard(item, url(item), false)));
+    const url = (item) => writeState({ ...state, id: item.id, query: null });
+    grid.prepend(...items.map((item) => createCard(item, url(item))));
     selection.select(ids.map(String));
   }
   const undoing = async () => {

@@ -12,20 +12,24 @@ import {
   imageUrl,
   isTiny,
   labelsOf,
+  neighbourOf,
 } from "./components.js";
 import { allowEditing } from "./labels.js";
-import { readState, writeState } from "./state.js";
+import { hasQuery, readState, writeState } from "./state.js";
+import { findUpload, keepUpload } from "./uploaded_images.js";
 
 const N_SAMPLES = 18;
+const PAGE = 48; // results that are fetched at a time
 const byId = (id) => document.getElementById(id);
 
-const uploads = new Map(); // uploaded files by number, kept while the page is open
 const clicked = new Map(); // by URL fragment: the id of the image clicked there
 let info = null;
 let samples = null;
 let state = readState(location.hash);
 let pending = new AbortController();
 let focusResults = false;
+let first = null; // the response to an upload, which is shown without asking again
+let results = null; // what is shown: { hits, response, nShown, showsApart, loading }
 
 const setBusy = (busy) => byId("results").setAttribute("aria-busy", busy);
 
@@ -38,16 +42,25 @@ function navigate(changes) {
 
 // Query image
 
-function searchWithFile(file) {
-  if (!file) return;
-  if (info && file.size > info.max_upload_bytes) {
+async function searchWithFile(file) {
+  if (!file || !info) return;
+  if (file.size > info.max_upload_bytes) {
     const limit = formatSize(info.max_upload_bytes);
     showError(new RequestError(`The file has ${formatSize(file.size)}; the limit is ${limit}.`, 413));
     return;
   }
-  const upload = uploads.size + 1;
-  uploads.set(upload, { file, url: URL.createObjectURL(file) });
-  navigate({ id: null, upload });
+  const signal = startRendering();
+  showQuery(null, { name: file.name, url: URL.createObjectURL(file) });
+  try {
+    const response = await search({ ...state, id: null, query: null }, { k: PAGE, file, signal });
+    await keepUpload(response.query, file);
+    if (signal.aborted) return;
+    first = response;
+    if (state.query === response.query) await render();
+    else navigate({ id: null, query: response.query });
+  } catch (error) {
+    showFailure(error, signal, () => searchWithFile(file));
+  }
 }
 
 byId("choose").addEventListener("click", () => byId("file").click());
@@ -87,13 +100,30 @@ document.addEventListener("drop", (event) => {
 // Search options
 
 function showOptions() {
-  byId("k").value = state.k;
   byId("by").value = order();
   byId("radius").max = maxDistance();
   byId("radius").value = state.radius ?? maxDistance();
-  showRadius();
-  byId("label").value = state.label ?? "";
+  byId("least").value = cutOff() ?? 0;
+  byId("text").value = state.text ?? "";
+  byId("label").value = "";
+  byId("all-row").hidden = state.labels.length < 2;
+  byId("all-labels").checked = state.allLabels;
+  const chips = state.labels.map((label) => {
+    const chip = createElement("button", { type: "button", className: "chip", textContent: `${label} ×` });
+    chip.setAttribute("aria-label", `Search without the label ${label}`);
+    chip.addEventListener("click", () => navigate({ labels: state.labels.filter((each) => each !== label) }));
+    return createElement("li", {}, chip);
+  });
+  byId("label-chips").replaceChildren(...chips);
+  byId("least-row").hidden = !hasSimilarities();
+  byId("radius-row").hidden = hasSimilarities() && state.radius === null;
+  showRanges();
 }
+
+// Similarities without labels are those of looks.
+const hasSimilarities = () => info.similarity === "labels" || (info.similarity === "copies" && order() === "look");
+
+const cutOff = () => (hasSimilarities() ? state.least ?? info.cut_off : null);
 
 // The order that is used: an index with one code has no other.
 function order() {
@@ -114,15 +144,20 @@ function selectedRadius() {
   return value >= maxDistance() ? null : value; // no code is farther away
 }
 
-function showRadius() {
+function showRanges() {
   const radius = selectedRadius();
-  const text = radius === null ? "any" : radius === 0 ? "same code" : `up to ${formatDistance(radius)}`;
-  byId("radius-shown").textContent = text;
-  byId("radius").setAttribute("aria-valuetext", text);
+  const least = Number(byId("least").value);
+  const texts = {
+    radius: radius === null ? "any" : radius === 0 ? "same code" : `up to ${formatDistance(radius)}`,
+    least: least === 0 ? "any" : `${least} % or more`,
+  };
+  for (const [name, text] of Object.entries(texts)) {
+    byId(`${name}-shown`).textContent = text;
+    byId(name).setAttribute("aria-valuetext", text);
+  }
 }
 
 function initialiseOptions() {
-  byId("k").max = info.max_k;
   byId("by-row").hidden = !(info.n_bits && info.look_bits);
   const labels = Object.entries(info.labels);
   const options = labels.map(([name, count]) =>
@@ -134,7 +169,7 @@ function initialiseOptions() {
     byId("label").replaceWith(field);
     field.setAttribute("list", "labels");
     byId("labels")?.remove();
-    byId("label-row").append(createElement("datalist", { id: "labels" }, ...options));
+    field.after(createElement("datalist", { id: "labels" }, ...options));
   } else {
     byId("label").replaceChildren(createElement("option", { value: "", textContent: "any" }), ...options);
   }
@@ -142,14 +177,22 @@ function initialiseOptions() {
 }
 
 byId("controls").addEventListener("submit", (event) => event.preventDefault());
-byId("radius").addEventListener("input", showRadius);
+byId("radius").addEventListener("input", showRanges);
+byId("least").addEventListener("input", showRanges);
 byId("controls").addEventListener("change", () => {
-  const k = Math.min(info.max_k, Math.max(1, Math.round(Number(byId("k").value)) || 1));
   const by = byId("by-row").hidden ? state.by : byId("by").value;
-  // A radius in another order would mean something else.
-  const radius = by === state.by ? selectedRadius() : null;
-  navigate({ k, by, radius, label: byId("label").value || null });
-  byId("k").value = k;
+  const least = Number(byId("least").value);
+  const label = byId("label").value.trim();
+  navigate({
+    by,
+    // A radius in another order would mean something else.
+    radius: by === state.by ? selectedRadius() : null,
+    least: hasSimilarities() && least !== cutOff() ? least : state.least,
+    labels: label && !state.labels.includes(label) ? [...state.labels, label] : state.labels,
+    allLabels: byId("all-labels").checked,
+    text: byId("text").value.trim() || null,
+  });
+  byId("label").value = "";
 });
 byId("remove-radius").addEventListener("click", () => {
   focusResults = true;
@@ -172,31 +215,32 @@ function showStatistics() {
   );
 }
 
-function showError(error) {
+function showError(error, retry = render) {
   byId("error").replaceChildren(createElement("span", { textContent: error.message }));
   if (error.canRetry) {
-    const retry = createElement("button", { type: "button", textContent: "Try again" });
-    retry.addEventListener("click", render);
-    byId("error").append(retry);
+    const button = createElement("button", { type: "button", textContent: "Try again" });
+    button.addEventListener("click", () => retry());
+    byId("error").append(button);
   }
 }
 
 function showQuery(item, upload) {
-  const hasQuery = item !== null || upload !== null;
-  byId("query").classList.toggle("has-query", hasQuery);
-  byId("caption").hidden = !hasQuery;
-  byId("preview").hidden = !hasQuery;
-  byId("no-preview").hidden = true;
+  const isShown = item !== null || upload !== null;
+  byId("query").classList.toggle("has-query", isShown);
+  byId("caption").hidden = !isShown;
+  byId("preview").hidden = !isShown || upload?.url === null;
+  byId("no-preview").hidden = upload?.url !== null; // undefined without an upload
   byId("query-strip").replaceChildren();
-  byId("choose").textContent = hasQuery ? "Choose another image" : "Choose an image";
-  if (!hasQuery) return;
-  byId("preview").src = item ? imageUrl(item) : upload.url;
+  byId("choose").textContent = isShown ? "Choose another image" : "Choose an image";
+  if (!isShown) return;
+  const url = item ? imageUrl(item) : upload.url;
+  if (url) byId("preview").src = url;
   byId("preview").alt = item ? `Query: image ${item.id}` : "Query: your image";
   byId("query-label").textContent = item ? item.labels.join(", ") || `Image ${item.id}` : "Your image";
-  byId("query-name").textContent = item ? item.name : upload.file.name;
+  byId("query-name").textContent = item ? item.name : upload.name;
   byId("original").hidden = item === null;
   byId("original").href = item ? `images/${item.id}` : "#";
-  byId("reset").href = writeState({ ...state, id: null, upload: null });
+  byId("reset").href = writeState({ ...state, id: null, query: null });
 }
 
 byId("preview").addEventListener("error", () => {
@@ -227,53 +271,126 @@ byId("shuffle").addEventListener("click", () => {
   render();
 });
 
+const cardUrl = (item) => writeState({ ...state, id: item.id, query: null });
+
 function showCards(items) {
-  const url = (item) => writeState({ ...state, id: item.id, upload: null });
-  byId("grid").replaceChildren(...items.map((item) => createCard(item, url(item), item.id === state.id)));
+  results = null;
+  byId("grid").replaceChildren(...items.map((item) => createCard(item, cardUrl(item))));
+}
+
+// Show the results that are known and not shown yet, up to the first that is not similar enough.
+function showHits() {
+  const { hits, response } = results;
+  const least = cutOff();
+  const isApart = (hit) => least !== null && hit.similarity !== null && hit.similarity < least;
+  const found = hits.findIndex(isApart);
+  const nSimilar = found < 0 ? hits.length : found;
+  const end = results.showsApart ? hits.length : nSimilar;
+  const cards = [];
+  for (let place = results.nShown; place < end; place += 1) {
+    if (place === nSimilar) {
+      cards.push(createElement("li", { className: "separator", textContent: `Less than ${least} % similar` }));
+    }
+    cards.push(createCard(hits[place], cardUrl(hits[place])));
+  }
+  byId("grid").append(...cards);
+  results.nShown = Math.max(results.nShown, end);
+  const hidesSome = nSimilar < hits.length && !results.showsApart;
+  byId("apart").hidden = !hidesSome;
+  byId("show-more").hidden = hidesSome || !response.has_more;
+  const isAlone = hits.slice(0, nSimilar).every((hit) => hit.match !== null);
+  if (hidesSome) byId("apart-reason").textContent =
+    nSimilar === 0 ? `Nothing here is like this image: the nearest is ${Math.round(hits[0].similarity)} % similar.` :
+    isAlone ? `No other image is ${least} % similar.` :
+    `All other images are less than ${least} % similar.`;
+  byId("show-apart").textContent = nSimilar === 0 ? "Show the nearest images" : "Show less similar images";
+  byId("title").textContent =
+    hits.length === 0 ? "No results" : nSimilar === 0 ? "Nothing similar" : "Most similar images";
+  byId("legend").hidden = results.nShown === 0;
+  const [total, time] = [formatImages(info.n_images), formatTime(response.seconds)];
+  if (results.nShown === 0) {
+    byId("status").textContent = `Searched ${total} in ${time}.`;
+    return;
+  }
+  const distances = hits.slice(0, results.nShown).map((hit) => hit.distance);
+  const [nearest, furthest] = [Math.min(...distances), Math.max(...distances)];
+  const range = nearest === furthest ? formatDistance(furthest) : `${nearest} to ${formatDistance(furthest)}`;
+  const count = results.nShown.toLocaleString("en");
+  byId("status").textContent = `${count} of ${total}${describeFilter()}, distance ${range}, found in ${time}.`;
+}
+
+function describeFilter() {
+  const joined = state.labels.join(state.allLabels ? " and " : " or ");
+  const labels = joined && ` with the ${state.labels.length > 1 ? "labels" : "label"} ${joined}`;
+  return labels + (state.text === null ? "" : ` with “${state.text}”`);
 }
 
 function showResults(response) {
-  const { hits, label, radius } = response;
-  const [total, time] = [formatImages(info.n_images), formatTime(response.seconds)];
-  byId("title").textContent = hits.length ? "Most similar images" : "No results";
-  byId("legend").hidden = hits.length === 0;
+  const { hits, radius } = response;
   byId("query-strip").replaceChildren(...(response.bits ? [codeStrip(response.bits)] : []));
-  showCards(hits);
-  if (hits.length) {
-    const distances = hits.map((hit) => hit.distance);
-    const [least, most] = [Math.min(...distances), Math.max(...distances)];
-    const range = least === most ? formatDistance(most) : `${least} to ${formatDistance(most)}`;
-    const withLabel = label === null ? "" : ` with the label ${label}`;
-    const count = hits.length.toLocaleString("en");
-    byId("status").textContent = `${count} of ${total}${withLabel}, distance ${range}, found in ${time}.`;
-    return;
-  }
-  const which = label === null ? "No image" : `No image with the label ${label}`;
-  byId("status").textContent = `Searched ${total} in ${time}.`;
+  byId("grid").replaceChildren();
+  results = { hits, response, nShown: 0, showsApart: false, loading: false };
+  showHits();
+  if (hits.length) return;
+  const which = `No image${describeFilter()}`;
   byId("no-results-reason").textContent =
-    radius === null ? "The index has no matching image." :
     radius === 0 ? `${which} has the same code.` :
-    `${which} is within a distance of ${formatDistance(radius)}.`;
+    radius !== null ? `${which} is within a distance of ${formatDistance(radius)}.` :
+    describeFilter() ? `${which} is in the index.` : "The index has no matching image.";
   byId("no-results-advice").textContent = radius === null ? "" : "Increase the radius, or show the nearest images.";
   byId("remove-radius").hidden = radius === null;
   byId("no-results").hidden = false;
 }
 
-async function showSearch(signal) {
-  const upload = state.id === null ? uploads.get(state.upload) ?? null : null;
-  if (state.id === null && upload === null) {
-    await showStart(signal);
-    showError(new RequestError("The uploaded image is no longer available; choose it again.", 404));
-    return;
+// Endless scroll: the next page is fetched when the end comes into view.
+async function showMore() {
+  if (results === null || results.loading || !results.response.has_more || byId("show-more").hidden) return;
+  const shown = results;
+  const { signal } = pending;
+  shown.loading = true;
+  try {
+    const next = await search(state, { k: PAGE, offset: shown.hits.length, signal });
+    if (results !== shown) return;
+    const known = new Set(shown.hits.map((hit) => hit.id)); // the index may have changed between two pages
+    shown.hits.push(...next.hits.filter((hit) => !known.has(hit.id)));
+    shown.response = { ...shown.response, has_more: next.has_more && next.hits.length > 0 };
+    showHits();
+  } catch (error) {
+    if (error.name !== "AbortError") showError(error);
+  } finally {
+    shown.loading = false;
   }
+  if (isNear(byId("more"))) await showMore();
+}
+
+const isNear = (element) => element.getBoundingClientRect().top < innerHeight + 600;
+
+new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && showMore(), {
+  rootMargin: "600px",
+}).observe(byId("more"));
+
+byId("show-more").addEventListener("click", showMore);
+
+byId("show-apart").addEventListener("click", () => {
+  const place = byId("grid").children.length;
+  results.showsApart = true;
+  showHits();
+  byId("grid").children[place + 1]?.querySelector("a.card").focus();
+  showMore();
+});
+
+async function showSearch(signal) {
   byId("shuffle").hidden = true;
+  const upload = state.id === null ? findUpload(state.query) ?? { name: "", url: null } : null;
   if (upload) showQuery(null, upload);
-  const [item, response] = await Promise.all([
+  const response = first?.query === state.query && state.id === null ? first : null;
+  first = null;
+  const [item, found] = await Promise.all([
     upload ? null : getItem(state.id, signal),
-    search(state, upload?.file ?? null, signal),
+    response ?? search(state, { k: PAGE, signal }),
   ]);
   if (item) showQuery(item, null);
-  showResults(response);
+  showResults(found);
   document.title = `${upload ? "Your image" : item.labels.join(", ") || `Image ${item.id}`} – ddsh`;
 }
 
@@ -304,13 +421,43 @@ byId("skip").addEventListener("click", (event) => {
   byId("results").focus();
 });
 
-async function render() {
+// The arrow keys move between images; from the title of the results, right and down lead to the first one.
+document.addEventListener("keydown", (event) => {
+  if (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey || !event.key.startsWith("Arrow")) return;
+  const card = event.target.closest?.("#grid li")?.querySelector("a.card");
+  const cards = [...byId("grid").querySelectorAll("a.card")];
+  const isTitle = event.target === byId("results") && ["ArrowRight", "ArrowDown"].includes(event.key);
+  const next = card ? neighbourOf(cards, card, event.key) : isTitle ? cards[0] : null;
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+});
+
+function startRendering() {
   pending.abort();
   pending = new AbortController();
-  const { signal } = pending;
   setBusy(true);
   byId("error").replaceChildren();
   byId("no-results").hidden = true;
+  byId("apart").hidden = true;
+  byId("show-more").hidden = true;
+  return pending.signal;
+}
+
+function showFailure(error, signal, retry = render) {
+  if (error.name === "AbortError" || signal.aborted) return;
+  byId("title").textContent = "Search failed";
+  byId("status").textContent = "";
+  byId("legend").hidden = true;
+  showCards([]);
+  focusResults = false;
+  showError(error, retry);
+  setBusy(false);
+  if (!(error instanceof RequestError)) throw error;
+}
+
+async function render() {
+  const signal = startRendering();
   try {
     if (info === null) {
       info = await getInfo();
@@ -319,17 +466,11 @@ async function render() {
       if (!info.read_only) allowEditing(info, refresh);
     }
     showOptions();
-    await (state.id === null && state.upload === null ? showStart(signal) : showSearch(signal));
+    await (hasQuery(state) ? showSearch(signal) : showStart(signal));
     if (!signal.aborted) moveFocus();
   } catch (error) {
-    if (error.name === "AbortError" || signal.aborted) return;
-    byId("title").textContent = "Search failed";
-    byId("status").textContent = "";
-    byId("legend").hidden = true;
-    byId("grid").replaceChildren();
-    focusResults = false;
-    showError(error);
-    if (!(error instanceof RequestError)) throw error;
+    showFailure(error, signal);
+    return;
   }
   setBusy(false);
 }

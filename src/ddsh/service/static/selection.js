@@ -1,6 +1,6 @@
 // Selection of cards: by click, shift-click and keyboard.
 
-import { createElement } from "./components.js";
+import { createElement, neighbourOf } from "./components.js";
 
 export class Selection {
   constructor(grid, onChange) {
@@ -98,7 +98,7 @@ export class Selection {
   press(event) {
     const card = event.target.closest("li")?.querySelector("a.card");
     if (!this.enabled || !card) return;
-    const next = event.shiftKey ? this.neighbour(card, event.key) : null;
+    const next = event.shiftKey ? neighbourOf(this.cards(), card, event.key) : null;
     if (next) {
       if (this.anchor === null) this.extend(card.dataset.id);
       this.extend(next.dataset.id);
@@ -110,13 +110,5 @@ export class Selection {
       return;
     }
     event.preventDefault();
-  }
-
-  neighbour(card, key) {
-    const cards = this.cards();
-    const top = (each) => each.parentElement.offsetTop;
-    const columns = cards.filter((each) => top(each) === top(cards[0])).length;
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key];
-    return step === undefined ? null : cards[cards.indexOf(card) + step] ?? null;
   }
 }

@@ -1,6 +1,5 @@
 // State of a search, stored in the fragment of the URL.
 
-export const DEFAULT_K = 24;
 export const ORDERS = ["both", "label", "look"];
 
 const parseInteger = (text, minimum) => {
@@ -10,35 +9,38 @@ const parseInteger = (text, minimum) => {
 
 export function readState(hash) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
+  const least = parseInteger(fields.get("least"), 0);
   return {
     id: parseInteger(fields.get("id"), 0),
-    upload: parseInteger(fields.get("upload"), 1),
-    k: parseInteger(fields.get("k"), 1) ?? DEFAULT_K,
+    query: fields.get("query") || null, // the codes of an uploaded image
     radius: parseInteger(fields.get("radius"), 0),
-    label: fields.get("label") || null,
+    least: least !== null && least <= 100 ? least : null, // similarity in per cent; null is the service's cut-off
+    labels: [...new Set(fields.getAll("label").filter(Boolean))],
+    allLabels: fields.get("all_labels") === "true",
+    text: fields.get("text") || null,
     by: ORDERS.includes(fields.get("by")) ? fields.get("by") : ORDERS[0],
   };
 }
 
+export const hasQuery = (state) => state.id !== null || state.query !== null;
+
 export function writeState(state) {
-  const fields = new URLSearchParams();
-  if (state.id !== null) fields.set("id", state.id);
-  else if (state.upload !== null) fields.set("upload", state.upload);
-  for (const [name, value] of parameters(state)) {
-    if (name !== "k" || value !== DEFAULT_K) fields.set(name, value);
-  }
+  const fields = new URLSearchParams(parameters(state));
+  if (state.least !== null) fields.set("least", state.least);
   return `#${fields}`;
 }
 
-export function toQuery(state) {
-  const fields = new URLSearchParams([...parameters(state)]);
-  if (state.id !== null) fields.set("id", state.id);
-  return fields.toString();
-}
+// The parameters of the API. Results below the cut-off are set apart by the page, so it is not among them.
+export const toQuery = (state, k, offset) => new URLSearchParams([...parameters(state), ["k", k], ["offset", offset]]);
 
-function* parameters(state) {
-  yield ["k", state.k];
-  if (state.radius !== null) yield ["radius", state.radius];
-  if (state.label !== null) yield ["label", state.label];
-  if (state.by !== ORDERS[0]) yield ["by", state.by];
+function parameters(state) {
+  const fields = [];
+  if (state.id !== null) fields.push(["id", state.id]);
+  else if (state.query !== null) fields.push(["query", state.query]);
+  if (state.radius !== null) fields.push(["radius", state.radius]);
+  for (const label of state.labels) fields.push(["label", label]);
+  if (state.allLabels && state.labels.length > 1) fields.push(["all_labels", true]);
+  if (state.text !== null) fields.push(["text", state.text]);
+  if (state.by !== ORDERS[0]) fields.push(["by", state.by]);
+  return fields;
 }

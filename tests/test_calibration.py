@@ -1,0 +1,108 @@
+"""Similarity in per cent, learned from pairs of images."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from ddsh.calibration import CUT_OFF, Calibration, SimilarityCurve, altered_copy
+from ddsh.codes import BinaryCodes, CodePair
+from ddsh.errors import InvalidInput
+
+
+def codes(rng, n, n_bits=32):
+    return BinaryCodes.from_bits(rng.integers(0, 2, (n, n_bits)))
+
+
+@pytest.fixture
+def pairs(rng):
+    """Distances of 20,000 pairs, relevant with a probability that falls from 1 to 0."""
+    distances = rng.integers(0, 41, 20_000)
+    return distances, rng.random(20_000) < 1 - distances / 40
+
+
+def test_the_curve_is_the_share_of_relevant_pairs_at_each_distance(pairs):
+    curve = SimilarityCurve.fit(*pairs)
+    everywhere = np.arange(41)
+    assert np.abs(curve.at(everywhere) - (1 - everywhere / 40)).max() < 0.05
+    assert (np.diff(curve.at(everywhere)) <= 0).all()
+    assert curve.at(np.array([99])) == curve.shares[-1]
+
+
+def test_balanced_pairs_count_copies_as_often_as_all_others():
+    distances = np.array([5] * 10 + [5] * 10 + [9] * 990)
+    relevant = np.array([True] * 10 + [False] * 1000)
+    assert SimilarityCurve.fit(distances, relevant).at(np.array([5])) == pytest.approx(0.5)
+    assert SimilarityCurve.fit(distances, relevant, balanced=True).at(np.array([5])) == pytest.approx(0.99, abs=0.001)
+
+
+def test_the_reach_of_a_share_is_the_last_distance_that_has_it(pairs):
+    curve = SimilarityCurve.fit(*pairs)
+    for share in (0.9, 0.5, 0.1):
+        reach = curve.reach(share)
+        assert curve.at(np.array([reach]))[0] >= share > curve.at(np.array([reach + 1]))[0]
+    assert curve.reach(1.1) == -1
+    assert curve.reach(0) > 1000
+
+
+@pytest.mark.parametrize(
+    ("distances", "shares"), [((), ()), ((1, 1), (0.5, 0.4)), ((1, 2), (0.4, 0.5)), ((1,), (1.5,)), ((1,), ())]
+)
+def test_a_curve_that_does_not_fall_is_refused(distances, shares):
+    with pytest.raises(ValidationError):
+        SimilarityCurve(distances=distances, shares=shares)
+
+
+def test_labels_calibrate_every_order_that_the_codes_allow(rng):
+    queries, database = (CodePair(codes(rng, n), codes(rng, n, 64)) for n in (40, 100))
+    similar = rng.random((40, 100)) < 0.3
+    both = Calibration.from_labels(queries, database, similar, rng.random(40))
+    assert sorted(both.curves) == ["both", "label", "look"]
+    assert both.similarity("both", np.array([10_000]))[0] <= 35
+    alone = Calibration.from_labels(CodePair(queries.label, None), CodePair(database.label, None), similar)
+    assert list(alone.curves) == ["label"]
+    assert alone.weight(-1.0) == 1
+    with pytest.raises(InvalidInput, match="20 images held out"):
+        Calibration.from_labels(queries[:19], database, similar[:19])
+
+
+def test_copies_calibrate_look_bits_without_labels(rng):
+    images = codes(rng, 100, 64)
+    bits = images.bits()[:50].copy()
+    bits[:, :4] ^= 1
+    found = Calibration.from_copies(
+        CodePair(None, images), CodePair(None, BinaryCodes.from_bits(bits)), np.arange(50), np.arange(100.0)
+    )
+    assert found.meaning == "copies"
+    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [100, 100, 0]
+    assert found.reach("look", CUT_OFF) < 25
+
+
+def test_an_unfamiliar_image_lowers_all_similarities(rng):
+    images = codes(rng, 100, 64)
+    found = Calibration.from_copies(
+        CodePair(None, images), CodePair(None, images), np.arange(100), np.arange(1000.0, 2000.0)
+    )
+    assert [found.weight(value) for value in (2500, 1200, 1004, 0)] == [1, 1, 0, 0]
+    assert 0 < found.weight(1020) < 1
+    assert found.similarity("look", np.array([0]), found.weight(0)) == 0
+    assert found.reach("look", CUT_OFF, 0.0) == -1
+    assert found.reach("look", CUT_OFF, 0.4) == -1 < found.reach("look", 30, 0.4)
+    assert found.reach("look", 0, 0.0) > 1000
+
+
+@pytest.mark.parametrize("shape", [(40, 30, 3), (28, 28, 1), (1, 1, 3)])
+def test_an_altered_copy_is_cropped_and_changed_but_keeps_its_channels(rng, shape):
+    image = rng.integers(0, 256, shape, dtype=np.uint8)
+    for _ in range(5):
+        copy = altered_copy(image, rng)
+        assert copy.dtype == np.uint8
+        assert copy.shape[2] == shape[2]
+        assert all(side / 2 <= after <= side for side, after in zip(shape[:2], copy.shape[:2], strict=True))
+
+
+def test_a_calibration_survives_json(rng):
+    images = codes(rng, 30, 64)
+    found = Calibration.from_copies(CodePair(None, images), CodePair(None, images), np.arange(30), np.arange(30.0))
+    assert Calibration.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ValidationError):
+        Calibration.model_validate_json(found.model_dump_json().replace('"version":1', '"version":2'))
