@@ -163,10 +163,11 @@ class DDSH(DeepHasher):
     References
     ----------
     Jiang, Q.-Y., Cui, X. and Li, W.-J. "Deep Discrete Supervised Hashing." IEEE Transactions on Image Processing, 2018.
-    The default preset ``tuned`` differs from the paper in a new Omega every epoch, SGD with momentum and a decaying
-    rate, mirrored images, fewer epochs, and the network. On CIFAR-10 with EfficientNet-Lite 0 at 112 pixels, its first
-    six stages frozen, and 9 epochs it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits (one seed, ties averaged;
-    the paper has .769/.829/.835/.819 with CNN-F).
+    The default preset ``tuned`` differs from the paper in a new Omega every epoch, stratified by class, codes that
+    start from those of COSDISH, SGD with momentum and a decaying rate, mirrored images, fewer epochs, and the network.
+    With a random Omega and start, it scored MAP .8517/.8574/.8705/.8676 at 12/24/32/48 bits on CIFAR-10
+    (EfficientNet-Lite 0 at 112 pixels, its first six stages frozen, 9 epochs, one seed, ties averaged; the paper has
+    .769/.829/.835/.819 with CNN-F).
     ``paper`` and ``release`` are the paper's text and the authors' released experiment; in both the gradient has the
     factor c on S that the paper's Eq. (6) lacks by misprint.
     """
