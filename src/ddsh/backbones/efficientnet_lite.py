@@ -91,7 +91,7 @@ class SamePadConv(nn.Conv2d):
         padding = total // 2
         if total % 2:
             images, padding = functional.pad(images, [padding, total - padding] * 2), 0
-        elif stride == 1 and side < kernel and self.groups == images.shape[1] and torch.is_grad_enabled():
+        elif stride == 1 and self.groups == images.shape[1] and images.device.type == "cpu" and torch.is_grad_enabled():
             out = depthwise_conv(images, weight)
             return out if bias is None else out.add_(bias[:, None, None])
         return functional.conv2d(images, weight, bias, self.stride, padding, 1, self.groups)
