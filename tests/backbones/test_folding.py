@@ -63,3 +63,36 @@ def test_a_normalisation_without_statistics_stays():
 def test_folded_convolutions_stay_in_the_fast_memory_format():
     folded = fold_batch_norm(small.build())
     assert folded.blocks[1][0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def _plain_forward(layers, images):
+    """Apply convolution, normalisation and activation one after the other."""
+    for layer in layers:
+        images = layer(images)
+    return images
+
+
+def test_training_with_frozen_statistics_has_the_outputs_and_gradients_of_the_plain_layers(monkeypatch):
+    network = _with_statistics(efficientnet_lite.build(0, image_size=64, pretrained=False)).double().train()
+    # Six stages of random maps keep the test quick; the rest has strides, depthwise and linear layers.
+    maps = torch.randn(2, 40, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    parameters = [p for stage in network.stages()[6:] for p in stage.parameters()]
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    results = []
+    for is_plain in (False, True):
+        if is_plain:
+            monkeypatch.setattr(efficientnet_lite.ConvNorm, "forward", _plain_forward)
+        features = network.finish(maps, 6)
+        results.append([features, *torch.autograd.grad(features.square().sum(), [maps, *parameters])])
+    assert results[0][0].abs().max() > 0
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-9 * plain.abs().max().item())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_training_that_updates_the_statistics_keeps_ordinary_normalisation():
+    layers = efficientnet_lite.ConvNorm(3, 4, 3).train()
+    images = 5 + torch.randn(8, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    out = layers(images)
+    assert torch.equal(layers[2](layers[1](layers[0](images))), out)
+    assert layers[1].num_batches_tracked == 2

@@ -48,7 +48,9 @@ def test_a_batch_of_many_pieces_has_the_gradients_of_pytorchs_own(rng):
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("channels", "side", "kernel"), [(6, 4, 5), (5, 3, 5), (4, 1, 3), (3, 5, 3)])
+@pytest.mark.parametrize(
+    ("channels", "side", "kernel"), [(6, 4, 5), (5, 3, 5), (6, 7, 5), (2, 8, 5), (4, 1, 3), (3, 5, 3)]
+)
 def test_a_depthwise_convolution_and_its_gradients_are_those_of_conv2d(channels, side, kernel):
     torch.manual_seed(0)
     x = torch.randn(7, channels, side, side, dtype=torch.float64, requires_grad=True)
@@ -62,3 +64,5 @@ def test_a_depthwise_convolution_and_its_gradients_are_those_of_conv2d(channels,
         assert torch.allclose(one, other, atol=1e-12)
     only = torch.autograd.grad(depthwise_conv(x.detach(), weight), weight, slopes)
     assert torch.allclose(only[0], theirs[1], atol=1e-12)
+    only = torch.autograd.grad(depthwise_conv(x, weight.detach()), x, slopes)
+    assert torch.allclose(only[0], theirs[0], atol=1e-12)

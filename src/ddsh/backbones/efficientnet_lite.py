@@ -82,14 +82,19 @@ class SamePadConv(nn.Conv2d):
 
     def forward(self, images: Tensor) -> Tensor:
         """Pad and convolve."""
+        return self.convolve(images, self.weight, self.bias)
+
+    def convolve(self, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Pad and convolve with other weights of the same shape."""
         side, kernel, stride = images.shape[-1], self.kernel_size[0], self.stride[0]
         total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
         padding = total // 2
         if total % 2:
             images, padding = functional.pad(images, [padding, total - padding] * 2), 0
-        elif stride == 1 and side < kernel and self.groups == images.shape[1] and torch.is_grad_enabled():
-            return depthwise_conv(images, self.weight)
-        return functional.conv2d(images, self.weight, self.bias, self.stride, padding, 1, self.groups)
+        elif stride == 1 and self.groups == images.shape[1] and images.device.type == "cpu" and torch.is_grad_enabled():
+            out = depthwise_conv(images, weight)
+            return out if bias is None else out.add_(bias[:, None, None])
+        return functional.conv2d(images, weight, bias, self.stride, padding, 1, self.groups)
 
 
 class ConvNorm(nn.Sequential):
@@ -101,6 +106,27 @@ class ConvNorm(nn.Sequential):
         conv = SamePadConv(n_in, n_out, kernel, stride, groups=groups, bias=False)
         layers: list[nn.Module] = [conv, nn.BatchNorm2d(n_out, eps=_BATCH_NORM_EPSILON)]
         super().__init__(*layers, *([] if linear else [nn.ReLU6(inplace=True)]))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Apply the layers.
+
+        In training with frozen statistics the normalisation is part of the convolution's weights: the same function of
+        the same parameters, but it takes no passes of its own over the maps.
+        """
+        conv, norm, *activation = self
+        out: Tensor
+        if self.training and isinstance(norm, nn.BatchNorm2d) and not norm.training:
+            assert isinstance(conv, SamePadConv), "the constructor's layers"
+            assert norm.running_mean is not None, "the statistics that are frozen"
+            assert norm.running_var is not None, "the statistics that are frozen"
+            scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+            weight, bias = conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+            out = conv.convolve(images, weight, bias)
+        else:
+            out = norm(conv(images))
+        for layer in activation:
+            out = layer(out)
+        return out
 
 
 class InvertedResidual(nn.Module):
