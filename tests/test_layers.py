@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors"},
-    {"memory", "plugins", "storage"},
+    {"memory", "plugins", "sandbox", "storage"},
     {"codes", "labels", "images"},
     {"backbones"},
     {"methods", "datasets", "index"},
