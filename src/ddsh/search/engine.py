@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
 from ddsh.errors import BrokenImage, InvalidInput
-from ddsh.images import Image, ImageLike, as_image, check_file, thumbnail
+from ddsh.images import Image, ImageLike, as_image, check_file, decode_image, thumbnail
 from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
@@ -214,6 +214,7 @@ class ImageSearch:
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
         root: str | os.PathLike[str] | None = None,
         on_progress: Progress | None = None,
+        decode: Callable[[bytes], Image] = decode_image,
     ) -> AddReport:
         """Add images. Indexed images are not encoded again, broken ones are reported.
 
@@ -233,6 +234,8 @@ class ImageSearch:
             are recorded anyway.
         on_progress : callable, optional
             Called with the number of images read and their total.
+        decode : callable
+            Decodes the content of an image file, by default in this process; see :class:`ddsh.sandbox.Sandbox`.
         """
         items, roots = list_images(images, labels, metadata)
         if root is not None:
@@ -241,7 +244,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self._current()[1]).add(items, on_progress)
+            return Indexer(writer, self._current()[1], decode).add(items, on_progress)
 
     def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
         """Give labels to images and take labels from them, all at once.

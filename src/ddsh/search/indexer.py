@@ -127,10 +127,12 @@ class Indexer:
         Write access to the store.
     model : Model
         The model.
+    decode : callable
+        Decodes the content of an image file.
     """
 
-    def __init__(self, writer: StoreWriter, model: Model) -> None:
-        self._writer, self._model = writer, model
+    def __init__(self, writer: StoreWriter, model: Model, decode: Callable[[bytes], Image] = decode_image) -> None:
+        self._writer, self._model, self._decode = writer, model, decode
         self._lock = Lock()  # files are read in several threads, which look up what is stored
 
     def add(self, images: Sequence[NewImage], on_progress: Progress | None = None) -> AddReport:
@@ -216,7 +218,7 @@ class Indexer:
                 is_stored = self._writer.has_content(sha256)
             decoded = None
             if not is_stored:
-                pixels = decode_image(data)
+                pixels = self._decode(data)
                 height, width = pixels.shape[:2]
                 decoded = _DecodedImage(width, height, tiny_copy(pixels), self._model.prepare(pixels))
         except (BrokenImage, InvalidInput) as error:
