@@ -427,13 +427,21 @@ class ImageSearch:
             writer.remove(chosen)
         return len(chosen)
 
-    def refresh(self, *, on_progress: Progress | None = None) -> RefreshReport:
+    def refresh(self, *, checksum: bool = False, on_progress: Progress | None = None) -> RefreshReport:
         """Encode changed files again, follow moved files, and remove images whose file is gone.
 
         Moved files are searched below the folders that were added. New files are not added; use :meth:`add`.
+
+        Parameters
+        ----------
+        checksum : bool
+            Read every file and compare its checksum. By default, a file with the same size and modification time is
+            taken for unchanged.
+        on_progress : callable, optional
+            Called with the number of files checked and their total.
         """
         with self._store.write() as writer:
-            return Indexer(writer, self._current()[1]).refresh(on_progress)
+            return Indexer(writer, self._current()[1]).refresh(on_progress, checksum=checksum)
 
     def query(
         self,
@@ -667,6 +675,16 @@ class ImageSearch:
             index=self._store.index_name,
             generation=generation,
         )
+
+    def verify(self) -> list[str]:
+        """Read everything that is stored, compare checksums, and return what is wrong; one line each."""
+        return self._store.problems()
+
+    def check(self) -> int:
+        """Return the number of images, after a search that shows that the index works."""
+        for number in self.ids(limit=1):
+            self.query(number, k=1)
+        return len(self)
 
     def entries(self, ids: Iterable[int]) -> list[Entry]:
         """Return the entries of images, in the order of the ids; unknown ids are skipped."""

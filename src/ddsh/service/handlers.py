@@ -350,8 +350,8 @@ async def get_health() -> HealthResponse:
 
 
 async def get_readiness(state: State) -> ReadyResponse:
-    """Return the number of images; 503 while the index cannot be read."""
-    return ReadyResponse(n_images=await state.reading.run_in_slot(len, state.search))
+    """Return the number of images, after a search; 503 while the index cannot be searched."""
+    return ReadyResponse(n_images=await state.reading.run_in_slot(state.search.check))
 
 
 async def get_metrics(state: State) -> Response:
