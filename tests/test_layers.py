@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors"},
     {"memory", "plugins", "sandbox", "storage"},
-    {"codes", "labels", "images"},
+    {"codes", "labels", "images", "matlab"},
     {"backbones"},
     {"methods", "datasets", "index"},
     {"calibration", "look"},
