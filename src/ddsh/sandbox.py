@@ -27,7 +27,7 @@ __all__ = ["Sandbox", "serve"]
 
 _SIZES = struct.Struct("<QQ")
 _START_SECONDS = 60.0
-_LARGE = 1 << 20  # results above this size are handed over in shared memory, where the system has it
+_LARGE = 1 << 17  # results above this size are handed over in shared memory, where the system has it
 
 
 class Sandbox:
