@@ -304,7 +304,7 @@ def verify(index: IndexFolder) -> None:
             typer.echo(f"{len(opened):,} images, all intact: {index}")
             return
     show_problems(problems)
-    raise ArtefactError(f"{index} has {len(problems):,} problems; restore a backup, or mend what is listed.")
+    raise ArtefactError(f"{index} fails in {len(problems):,} places; restore a backup, or mend what is listed.")
 
 
 @app.command()

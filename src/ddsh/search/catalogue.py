@@ -92,7 +92,7 @@ _IMAGE_INTACT = f"images.checksum IS {_IMAGE_SUM}"
 
 _FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
 _CODES = f"SELECT images.id, code, {_CONTENT_INTACT} FROM images JOIN contents ON contents.id = content"  # noqa: S608
-_CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"
+_CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"  # noqa: S608
 # Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
 _SAMPLE = """
 WITH drawn AS (
