@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from ddsh.errors import InvalidInput
-from ddsh.labels import MultiLabels, SingleLabels, as_labels
+from ddsh.labels import MultiLabels, PairLabels, SingleLabels, as_labels
 
 matrices = arrays(np.uint8, st.tuples(st.integers(1, 8), st.just(4)), elements=st.integers(0, 1))
 
@@ -122,3 +122,8 @@ def test_labels_of_different_kinds_are_not_compared(left, right):
 def test_the_repr_has_the_sizes():
     assert repr(as_labels([0, 2, 2])) == "SingleLabels(3 items, 2 classes)"
     assert repr(as_labels([[1, 1, 1], [0, 0, 0]])) == "MultiLabels(2 items, 3 classes)"
+
+
+def test_a_matrix_of_pairs_must_be_square():
+    with pytest.raises(InvalidInput, match=r"square; got \(2, 3\)"):
+        PairLabels(sparse.csr_array(np.ones((2, 3))))

@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ddsh"
 LAYERS = [
     {"errors"},
-    {"memory", "plugins", "storage"},
-    {"codes", "labels", "images"},
+    {"memory", "plugins", "sandbox", "storage"},
+    {"codes", "labels", "images", "matlab"},
     {"backbones"},
     {"methods", "datasets", "index"},
     {"calibration", "look"},

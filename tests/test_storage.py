@@ -1,8 +1,11 @@
 import stat
+import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from ddsh.errors import ArtefactError
 from ddsh.storage import atomic_write, read_npz, write_npz
 
 
@@ -43,3 +46,33 @@ def test_arrays_survive_a_file(tmp_path):
     found = read_npz(tmp_path / "x.npz")
     assert found.keys() == arrays.keys()
     assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+
+
+def test_an_npz_file_that_grows_beyond_measure_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("codes.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (400_000_000,)})
+        for _ in range(400):
+            file.write(bytes(1_000_000))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(ArtefactError, match="a file of its size may have"):
+        read_npz(path)
+
+
+def test_an_npz_file_whose_header_lies_is_refused(tmp_path):
+    path = tmp_path / "lie.npz"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("codes.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    with pytest.raises(ArtefactError, match="a file of its size may have"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("place", range(0, 600, 7))
+def test_a_damaged_npz_file_is_read_or_refused(tmp_path, place):
+    path = tmp_path / "codes.npz"
+    write_npz(path, {"packed": np.arange(64, dtype=np.uint8).reshape(16, 4), "n_bits": np.array(32)})
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= 0xFF
+    path.write_bytes(data)
+    with suppress(ArtefactError):  # any other error fails the test
+        read_npz(path)

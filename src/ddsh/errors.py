@@ -15,6 +15,7 @@ __all__ = [
     "InvalidType",
     "MissingExtra",
     "NotAnImage",
+    "OverLimit",
     "TooManyPixels",
     "UnknownName",
 ]
@@ -87,6 +88,10 @@ class NotAnImage(BrokenImage):
 
 class TooManyPixels(BrokenImage):
     """An image exceeds the pixel limit; it was not decoded."""
+
+
+class OverLimit(DataError):
+    """Reading a file takes more CPU time or memory than allowed, or crashes the reader."""
 
 
 class DownloadError(DdshError):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
-from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TILELENGTH, TILEWIDTH, TiffImageFile
 
 from ddsh.errors import BrokenImage, DataError, InvalidInput, NotAnImage, TooManyPixels
 
@@ -23,6 +23,8 @@ __all__ = [
     "EXTENSIONS",
     "MAX_BYTES",
     "MAX_PIXELS",
+    "MAX_SCANS",
+    "MAX_SIDE",
     "MAX_THUMBNAIL",
     "ArrayImages",
     "FileImages",
@@ -52,6 +54,12 @@ ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Pillow.Image | ArrayLike
 MAX_PIXELS = 100_000_000
 """Images with more pixels are refused before they are decoded."""
 
+MAX_SIDE = 65_535
+"""Images with a longer side are refused, because every row takes memory of its own."""
+
+MAX_SCANS = 100
+"""JPEG files with more scans are refused, because each scan takes a pass over all pixels; photos have up to 12."""
+
 MAX_BYTES = 1_000_000_000
 """Files with more bytes are refused before they are opened."""
 
@@ -70,6 +78,8 @@ _MAGIC = (
     (b"MM", ".tif"),
     (b"RIFF....WEBP", ".webp"),
 )
+_CHUNK = 1 << 20
+_START_OF_SCAN = b"\xff\xda"
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
 _PILLOW_WARNINGS = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _TURNS = {
@@ -431,9 +441,10 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
 def _decode(file: IO[bytes], max_pixels: int) -> Image:
     """Decode an open file; the header is checked before the pixels are read."""
     try:
+        _check_webp(file, max_pixels)
         with _quiet_pillow(), Pillow.open(file, formats=_FORMATS) as image:
-            if not 0 < image.width * image.height <= max_pixels:
-                raise TooManyPixels(f"{image.width} x {image.height} pixels; expected 1 to {max_pixels:,} in all.")
+            _check_size(image.width, image.height, max_pixels)
+            _check_cost(image, file, max_pixels)
             image.load()
             return _to_array(image)
     except BrokenImage:
@@ -442,9 +453,52 @@ def _decode(file: IO[bytes], max_pixels: int) -> Image:
         raise NotAnImage("not a JPEG, PNG, WebP, BMP, TIFF or GIF image.") from None
     except Pillow.DecompressionBombError:
         raise TooManyPixels(f"far more pixels than the limit of {max_pixels:,}.") from None
+    except MemoryError as error:
+        raise BrokenImage("decoding it needs more memory than there is.") from error
     except Exception as error:  # Pillow's decoders raise almost anything
         details = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenImage(f"damaged ({details}).") from error
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if not 0 < width * height <= max_pixels:
+        raise TooManyPixels(f"{width} x {height} pixels; expected 1 to {max_pixels:,} in all.")
+    if max(width, height) > MAX_SIDE:
+        raise TooManyPixels(f"{width} x {height} pixels; a side has {MAX_SIDE:,} at most.")
+
+
+def _check_webp(file: IO[bytes], max_pixels: int) -> None:
+    """Check the size of a WebP image before Pillow opens it, which allocates its canvas."""
+    start = file.read(30)
+    file.seek(0)
+    if len(start) < 30 or start[:4] != b"RIFF" or start[8:12] != b"WEBP":
+        return
+    kind = start[12:16]
+    if kind == b"VP8X":
+        width, height = (1 + int.from_bytes(start[place : place + 3], "little") for place in (24, 27))
+    elif kind == b"VP8L":
+        packed = int.from_bytes(start[21:25], "little")
+        width, height = 1 + (packed & 0x3FFF), 1 + (packed >> 14 & 0x3FFF)
+    else:
+        width, height = (int.from_bytes(start[place : place + 2], "little") & 0x3FFF for place in (26, 28))
+    _check_size(width, height, max_pixels)
+
+
+def _check_cost(image: Pillow.Image, file: IO[bytes], max_pixels: int) -> None:
+    """Refuse files whose pixels take far more time or memory to decode than their number suggests."""
+    if isinstance(image, TiffImageFile):
+        tile = image.tag_v2.get(TILEWIDTH, 1) * image.tag_v2.get(TILELENGTH, 1)
+        if tile > max_pixels:
+            raise TooManyPixels(f"a tile of {tile:,} pixels; expected {max_pixels:,} at most.")
+    elif image.format in ("JPEG", "MPO"):
+        position, n_scans, last = file.tell(), 0, b""
+        file.seek(0)
+        while chunk := file.read(_CHUNK):
+            n_scans += (last + chunk).count(_START_OF_SCAN)
+            last = chunk[-1:]
+        file.seek(position)
+        if n_scans > MAX_SCANS:
+            raise BrokenImage(f"{n_scans:,} scans; expected {MAX_SCANS} at most.")
 
 
 @contextmanager
@@ -480,9 +534,9 @@ def _to_rgb(image: Pillow.Image) -> Pillow.Image:
     if image.mode == "La":  # Pillow has no direct way from premultiplied grey to RGBA
         image = image.convert("LA")
     if image.mode in ("LA", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        layer = image.convert("RGBA")
+        layer = image if image.mode == "RGBA" and "transparency" not in image.info else image.convert("RGBA")
         return Pillow.alpha_composite(Pillow.new("RGBA", layer.size, "white"), layer).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _deep_grey(image: Pillow.Image) -> Pillow.Image:

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from ddsh.backbones.base import PREPROCESSING_VERSION, Backbone
 from ddsh.calibration import MIN_QUERIES, Calibration, altered_copy
 from ddsh.codes import BinaryCodes, CodePair
-from ddsh.errors import ArtefactError, DdshError, InvalidInput
+from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.images import Image, Images, SomeImages, as_images
 from ddsh.labels import LabelsLike, as_labels
 from ddsh.look import LOOK_BITS, MAX_SAMPLE, Look
@@ -447,8 +447,8 @@ class Model:
                 model.method.set_weights(weights)
         except ArtefactError:
             raise
-        except (DdshError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # damaged parameters make constructors raise almost anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ArtefactError(f"{folder} does not fit this version of ddsh ({reason}).") from error
         model.about, model.calibration = manifest.about, manifest.calibration
         return model

@@ -2,11 +2,13 @@
 
 import io
 import json
+import math
 import os
 import pickle
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
@@ -17,10 +19,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddsh.errors import ArtefactError, Busy, DataError
 
-__all__ = ["Manifest", "atomic_write", "locked", "read_npz", "read_pickled_arrays", "write_npz"]
+__all__ = ["Manifest", "atomic_write", "locked", "read_npz", "read_pickled_arrays", "sync_folder", "write_npz"]
 
 MAX_JSON_BYTES = 100_000_000
 MAX_PICKLE_BYTES = 1 << 30
+MAX_NPZ_BYTES = 8 << 30
+_SMALL_NPZ_BYTES = 1 << 28
+_MAX_RATIO = 200  # codes hardly shrink when they are compressed; a file that grows far more is not one of codes
 
 _umask = os.umask(0)  # the mask can only be read by setting it
 os.umask(_umask)
@@ -68,6 +73,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
 
 
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Flush the names of new files in a folder to disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write `arrays` to `path` as a compressed ``.npz`` file, atomically."""
     with atomic_write(path) as file:
@@ -75,9 +90,12 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) 
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an ``.npz`` file; pickled objects are refused."""
+    """Read all arrays of an ``.npz`` file; pickled objects and files that grow beyond measure are refused."""
     try:
         with Path(path).open("rb") as file:
+            if file.read(4) == b"PK\3\4":
+                _check_npz(path, file)
+            file.seek(0)
             content = np.load(file, allow_pickle=False)
             if not isinstance(content, np.lib.npyio.NpzFile):
                 raise ArtefactError(f"{path} holds a single array; expected an .npz file with named arrays.")
@@ -90,6 +108,21 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise ArtefactError(f"{path} cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # a damaged file makes NumPy and zipfile raise almost anything
         raise ArtefactError(f"{path} is not an .npz file of plain arrays, or it is damaged; write it again.") from error
+
+
+def _check_npz(path: str | os.PathLike[str], file: IO[bytes]) -> None:
+    """Refuse an ``.npz`` file whose arrays take far more memory than the file suggests."""
+    limit = min(MAX_NPZ_BYTES, max(_SMALL_NPZ_BYTES, _MAX_RATIO * os.fstat(file.fileno()).st_size))
+    with zipfile.ZipFile(file) as archive:
+        n_bytes = 0
+        for entry in archive.infolist():
+            with archive.open(entry) as opened:
+                version = np.lib.format.read_magic(opened)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(opened)
+            n_bytes += max(entry.file_size, math.prod(shape) * dtype.itemsize)
+    if n_bytes > limit:
+        raise ArtefactError(f"{path} holds arrays of {n_bytes:,} bytes; a file of its size may have {limit:,}.")
 
 
 class Manifest(BaseModel):

@@ -298,3 +298,16 @@ def test_training_learns_similarities_that_a_search_shows(ddsh, rng, tmp_path):
     content_whole = json.loads((tmp_path / "whole" / "model.json").read_text())
     assert content_whole["calibration"] is None
     assert content_whole["about"]["n_train"] == content["about"]["n_train"] + content["about"]["n_calibration"]
+
+
+def test_verify_says_that_all_is_intact_or_what_is_not(ddsh, index):
+    assert "10 images, all intact" in ddsh("index", "verify", index).stdout
+    array = next((index / "index").rglob("codes-*.npy"))
+    data = bytearray(array.read_bytes())
+    data[-1] ^= 1
+    array.write_bytes(data)
+    outcome = ddsh("index", "verify", index)
+    assert outcome.returncode == 2
+    assert array.name in outcome.stdout
+    assert outcome.stderr.count("\n") == 1
+    assert "fails in 1 places; restore a backup" in outcome.stderr

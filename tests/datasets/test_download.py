@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddsh.datasets import download
 from ddsh.datasets.download import SOURCES, RemoteFile, Source, fetch
 from ddsh.errors import DataError, DownloadError, InvalidInput, UnknownName
 
@@ -796,3 +797,15 @@ def test_known_sources_are_looked_up_at_a_mirror_under_their_own_names(site: Sit
         with pytest.raises(DownloadError):
             fetch(name, tmp_path, mirror=site.url)
     assert [path for path, *_ in site.visits] == [f"/{source.files[0].name}" for source in SOURCES.values()]
+
+
+def test_an_archive_that_grows_beyond_measure_is_not_unpacked(tmp_path):
+    archive = tmp_path / "bomb.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        for number in range(3):
+            member = tarfile.TarInfo(f"folder/{number}")
+            member.size = 100_000_000
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(DownloadError, match=r"cannot be unpacked.*holds more than"):
+        download._unpack(archive, tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []

@@ -102,3 +102,12 @@ def test_the_sample_is_balanced_and_real():
     assert images.shape == (11_000, 28, 28, 1)
     assert 60 < images.mean() < 90
     assert len(np.unique(images.reshape(11_000, -1), axis=0)) == 11_000
+
+
+@pytest.mark.parametrize("shape", [(2**31, 2, 2), (2**32 - 1, 2**32 - 1, 2**32 - 1), (0, 28, 28)])
+def test_a_header_that_promises_too_much_or_nothing_is_refused_before_reading(tmp_path, shape):
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape) + bytes(1000))
+    with pytest.raises(DataError, match="its header promises"):
+        mnist.read_idx(path)

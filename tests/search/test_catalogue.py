@@ -1,10 +1,13 @@
 """The catalogue: transactions, states and the changes between them."""
 
 import sqlite3
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ddsh.errors import ArtefactError
+from ddsh import ImageSearch
+from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.store import Content
 
@@ -112,3 +115,78 @@ def test_a_database_of_another_kind_or_version_is_refused_in_one_line(tmp_path):
     connection.close()
     with pytest.raises(ArtefactError, match="has version 9"):
         Catalogue(path)
+
+
+def _flip(catalogue, sql):
+    """Change a value as a damaged disk does: behind the back of the triggers."""
+    with sqlite3.connect(catalogue) as connection:
+        connection.create_function("checksum", -1, lambda *_: None)
+        kept = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, *_ in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(sql)
+        for (trigger,) in kept:
+            connection.execute(trigger)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE contents SET code = x'ffff' WHERE id = 1",
+        "UPDATE contents SET width = width + 1 WHERE id = 1",
+        "UPDATE images SET metadata = '{\"a\": 1}' WHERE id = 1",
+        "UPDATE images SET path = path || 'x' WHERE id = 1",
+        "UPDATE images SET content = 2 WHERE id = 1",
+    ],
+)
+def test_a_changed_value_is_refused_by_name_and_found_by_verify(search, sql):
+    assert search.verify() == []
+    search.close()
+    _flip(search.folder / "catalogue.sqlite", sql)
+    with ImageSearch.open(search.folder) as damaged:
+        with pytest.raises(ArtefactError, match=r"catalogue\.sqlite is damaged \(image 1 does not fit"):
+            damaged.query(1, k=100)
+        problems = damaged.verify()
+    assert len(problems) == 1
+    assert "row 1 of" in problems[0]
+
+
+def test_a_catalogue_without_checksums_gets_them(search, caplog):
+    search.close()
+    with sqlite3.connect(search.folder / "catalogue.sqlite") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        for table in ("images", "contents"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with ImageSearch.open(search.folder) as opened:
+        assert "gets checksums" in caplog.text
+        assert opened.verify() == []
+        opened.add(np.zeros((16, 16, 3), np.uint8), metadata=[{"n": 1}])
+        assert opened.verify() == []
+        assert len(opened.query(1, k=100)) == 19
+
+
+def test_metadata_that_no_response_can_hold_is_refused_and_left_out_if_it_is_there(search, caplog):
+    nested: list = []
+    for _ in range(300):
+        nested = [nested]
+    for metadata in ({"a": "\ud800"}, {"\udfff": 1}, {"a": nested}):
+        with pytest.raises(InvalidInput, match="Metadata has"):
+            search.add(np.zeros((16, 16, 3), np.uint8), metadata=[metadata])
+    with Catalogue(search.folder / "catalogue.sqlite") as catalogue, catalogue.transaction():
+        catalogue.set_metadata(1, '{"a": "\\ud800"}')
+        catalogue.set_metadata(2, "{")
+    assert search.entry(1).metadata == search.entry(2).metadata == {}
+    assert "metadata of image 1 is left out" in caplog.text
+
+
+def test_a_kept_image_that_changed_is_found(search):
+    number = search.add(np.zeros((16, 16, 3), np.uint8)).added[0]
+    path = Path(search.entry(number).path)
+    path.write_bytes(b"x")
+    assert "content has changed" in search.verify()[0]
+    path.unlink()
+    assert "No such file" in search.verify()[0]

@@ -1,5 +1,7 @@
 """Refreshing an index whose files changed, moved or are gone."""
 
+import hashlib
+import os
 import shutil
 
 import numpy as np
@@ -8,6 +10,7 @@ from PIL import Image
 from small_photos import draw, touch
 
 from ddsh import ImageSearch
+from ddsh.images import encode_png
 
 
 def test_nothing_happened_to_files_that_are_as_they_were(search):
@@ -135,3 +138,17 @@ def test_kept_images_that_nobody_refers_to_are_cleared_away(search, rng):
     search.refresh()
     assert not stray.exists()
     assert np.asarray(Image.open(search.entry(kept).path)).shape == (16, 16, 3)
+
+
+def test_a_change_that_keeps_size_and_time_is_found_by_checksum_only(search, photos, rng):
+    path = photos / "red" / "0.png"
+    before, content = path.stat(), path.read_bytes()
+    other = next(
+        data for data in (encode_png(draw(rng, (90, 90, 90))) for _ in range(100_000)) if len(data) <= len(content)
+    )
+    path.write_bytes(other + bytes(len(content) - len(other)))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    number = search.id_of(path)
+    assert search.refresh().changed == ()
+    assert search.refresh(checksum=True).changed == (number,)
+    assert search.entry(number).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()

@@ -94,3 +94,29 @@ def test_a_reader_far_behind_catches_up_after_its_state_was_forgotten(search, rn
         search.remove(range(2, 12))
         assert {hit.id for hit in reader.query(1, k=100)} == {hit.id for hit in search.query(1, k=100)}
         assert len(reader.query(1, k=100)) == 40
+
+
+def test_the_folder_of_index_files_may_be_deleted_at_any_time(search, rng):
+    expected = found(search.folder)
+    shutil.rmtree(search.folder / "index")
+    assert found(search.folder) == expected
+    search.add(draw(rng, (1, 2, 3)))
+    assert len(found(search.folder)) == 19
+    assert len(saved(search)) == 1
+    shutil.rmtree(search.folder / "images")
+    search.refresh()
+    assert search.verify() == []
+
+
+def test_damaged_files_are_named_in_the_log_and_found_by_verify(search, caplog):
+    search.close()
+    folder = search.folder / "index" / saved(search)[0]
+    array = next(folder.rglob("codes-*.npy"))
+    data = bytearray(array.read_bytes())
+    data[-1] ^= 1
+    array.write_bytes(data)
+    with ImageSearch.open(search.folder) as opened:
+        assert any(array.name in line and "delete" in line for line in opened.verify())
+    array.write_bytes(data[:-1])
+    assert len(found(search.folder)) == 18
+    assert "rebuilt from the catalogue" in caplog.text

@@ -2,9 +2,12 @@
 
 import io
 import json
+import shutil
+import sqlite3
 import threading
 from collections import Counter
 from dataclasses import asdict
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -392,3 +395,21 @@ def test_the_service_goes_on_while_the_index_is_upgraded(writable, photo, tmp_pa
     assert len(writable.search.entry(1).labels) == 19
     assert writable.ask("POST", "/items", photo, ALLOWED).status == 201
     assert writable.get("/search?id=19&k=1").json["hits"][0]["distance"] == 0
+
+
+@pytest.mark.parametrize("metadata", ['{"a": "\\ud800"}', '{"a": ' + 300 * "[" + 300 * "]" + "}"])
+def test_metadata_that_no_response_can_hold_is_refused(writable, photo, metadata):
+    path = f"/items?metadata={quote(metadata)}"
+    writable.ask("POST", path, photo, {"Authorization": f"Bearer {TOKEN}"}).refuses(422, "Metadata has")
+    assert writable.get("/samples").status == 200
+
+
+def test_a_service_without_its_index_files_is_ready_and_one_with_a_damaged_catalogue_is_not(writable):
+    shutil.rmtree(writable.search.folder / "index")
+    assert writable.get("/ready").json == {"status": "ready", "n_images": 18}
+    with sqlite3.connect(writable.search.folder / "catalogue.sqlite") as connection:
+        connection.execute("DROP TRIGGER contents_insert")
+        connection.execute("DROP TRIGGER contents_update")
+        connection.execute("UPDATE contents SET code = x'0000'")
+    connection.close()
+    writable.get("/ready").refuses(503, "not available")

@@ -43,3 +43,9 @@ def test_openapi_describes_json_bodies_and_every_reference_resolves(site):
         part = api
         for word in name.split("/"):
             part = part[word]
+
+
+def test_the_schema_lists_every_success_of_an_upload_and_of_a_thumbnail(site):
+    paths = site.get("/openapi.json").json["paths"]
+    assert {"200", "201"} <= paths["/items"]["post"]["responses"].keys()
+    assert {"200", "304"} <= paths["/images/{id}/thumbnail"]["get"]["responses"].keys()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
 
 from ddsh.errors import DataError
+from ddsh.matlab import load_mat
 
 __all__ = ["Layer", "Published", "read_matconvnet"]
 
@@ -55,10 +55,7 @@ def read_matconvnet(path: Path) -> Published:
     """Read a MatConvNet network."""
     if path.stat().st_size > MAX_BYTES:
         raise DataError(f"{path} has {path.stat().st_size:,} bytes; a network may have at most {MAX_BYTES:,}.")
-    try:
-        content = loadmat(path, simplify_cells=True)
-    except Exception as error:  # a damaged file makes the reader raise almost anything
-        raise DataError(f"{path} is not a readable MATLAB file ({type(error).__name__}: {error}).") from error
+    content = load_mat(path, simplify=True)
     try:
         net = content.get("net", content)
         layers = {}

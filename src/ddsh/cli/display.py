@@ -23,6 +23,7 @@ __all__ = [
     "show_help_if_alone",
     "show_hits",
     "show_index",
+    "show_problems",
     "show_refreshed",
     "show_results",
     "show_scores",
@@ -112,6 +113,11 @@ def show_skipped(files: Sequence["Skipped"], *, always: bool = False) -> None:
         typer.echo(f"Broken files, left out: {len(files):,}")
     if files:
         typer.echo("  " + _first([f"{file.path}: {file.reason}" for file in files], "\n  "))
+
+
+def show_problems(problems: Sequence[str]) -> None:
+    """List problems, one line each."""
+    typer.echo(_first(problems, "\n"))
 
 
 def show_scores(scores: "Scores") -> None:

@@ -241,7 +241,13 @@ def remove(
 
 
 @app.command()
-def refresh(index: IndexFolder, device: Device = "auto") -> None:
+def refresh(
+    index: IndexFolder,
+    checksum: Annotated[
+        bool, typer.Option("--checksum", help="Read every file, even if its size and time are unchanged.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
     """Update the index for files that were changed, moved or deleted."""
     from ddsh.cli.display import show_refreshed
     from ddsh.cli.progress import Progress
@@ -249,7 +255,7 @@ def refresh(index: IndexFolder, device: Device = "auto") -> None:
 
     with ImageSearch.open(index, device=device) as opened:
         with Progress("Checking files", "files") as progress:
-            report = opened.refresh(on_progress=progress.on_count)
+            report = opened.refresh(checksum=checksum, on_progress=progress.on_count)
         show_refreshed(report, len(opened))
 
 
@@ -283,6 +289,22 @@ def upgrade(
         if report.removed:
             typer.echo(f"{len(report.removed):,} images removed, because their files are missing or changed")
         typer.echo(_summary(opened))
+
+
+@app.command()
+def verify(index: IndexFolder) -> None:
+    """Read everything that an index stores, and compare checksums."""
+    from ddsh.cli.display import show_problems
+    from ddsh.errors import ArtefactError
+    from ddsh.search import ImageSearch
+
+    with ImageSearch.open(index) as opened:
+        problems = opened.verify()
+        if not problems:
+            typer.echo(f"{len(opened):,} images, all intact: {index}")
+            return
+    show_problems(problems)
+    raise ArtefactError(f"{index} fails in {len(problems):,} places; restore a backup, or mend what is listed.")
 
 
 @app.command()

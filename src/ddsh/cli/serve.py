@@ -18,9 +18,12 @@ TokenFile = Annotated[Path | None, typer.Option(help="File with the token that a
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Refuse all changes, even with a token.")]
 MaxUpload = Annotated[int, typer.Option(min=1, max=1000, help="Maximum size of an uploaded file, in megabytes.")]
 MaxMegapixels = Annotated[int, typer.Option(min=1, max=100, help="Maximum size of an uploaded image, in megapixels.")]
+MaxDecode = Annotated[float, typer.Option(help="Maximum CPU time to decode an image, in seconds.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to receive a request, and seconds to process it.")]
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Threads that encode uploaded images.")]
 MaxWaiting = Annotated[int, typer.Option(min=0, max=10_000, help="Uploads that may wait for a thread.")]
+MaxConnections = Annotated[int, typer.Option(min=1, help="Maximum number of open connections.")]
+MaxPerClient = Annotated[int, typer.Option(min=1, help="Maximum number of open connections from one address.")]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every request.")]
 
 _PACKAGES = {
@@ -41,9 +44,12 @@ def serve(
     read_only: ReadOnly = False,
     max_upload_mb: MaxUpload = 20,
     max_megapixels: MaxMegapixels = 50,
+    max_decode_seconds: MaxDecode = 5,
     timeout: Timeout = 30,
     workers: Workers = 2,
     max_waiting: MaxWaiting = 32,
+    max_connections: MaxConnections = 512,
+    max_connections_per_client: MaxPerClient = 128,
     access_log: AccessLog = False,
 ) -> None:
     """Serve a search index over HTTP: a search page and an API."""
@@ -77,8 +83,11 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         max_upload_bytes=max_upload_mb * 10**6,
         max_pixels=max_megapixels * 10**6,
+        max_decode_seconds=max_decode_seconds,
         timeout=timeout,
         workers=workers,
         max_waiting=max_waiting,
+        max_connections=max_connections,
+        max_connections_per_client=max_connections_per_client,
     )
     serve_index(index, host, port, settings, access_log=access_log, on_start=announce)

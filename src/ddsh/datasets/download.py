@@ -6,7 +6,7 @@ import string
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,10 @@ from ddsh.datasets._transfer import (
     web_scheme,
 )
 from ddsh.errors import DataError, DownloadError, UnknownName
+
+_MIN_UNPACKED_BYTES = 1 << 28
+_MAX_RATIO = 10
+_BLOCK = 512  # bytes that a member without content takes
 
 __all__ = ["NOT_FETCHABLE", "SOURCES", "DownloadProgress", "Downloader", "RemoteFile", "RetryPolicy", "Source", "fetch"]
 
@@ -264,6 +268,16 @@ class Downloader:
         return target
 
 
+def _limited(tar: tarfile.TarFile, limit: int) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive, and raise when they get larger than a limit in all."""
+    n_bytes = 0
+    for member in tar:
+        n_bytes += member.size + _BLOCK
+        if n_bytes > limit:
+            raise tarfile.TarError(f"it holds more than {limit:,} bytes")
+        yield member
+
+
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive that contains `folder`, completely or not at all.
 
@@ -273,7 +287,8 @@ def _unpack(archive: Path, folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
             try:
                 with tarfile.open(archive) as tar:
-                    tar.extractall(scratch, filter="data")
+                    limit = max(_MIN_UNPACKED_BYTES, _MAX_RATIO * archive.stat().st_size)
+                    tar.extractall(scratch, _limited(tar, limit), filter="data")
             except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DownloadError(f"{archive.name} cannot be unpacked ({cause_of(error)}). {TRY_MIRROR}") from error
             content = Path(scratch, folder.name)

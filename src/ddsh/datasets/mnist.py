@@ -41,6 +41,7 @@ FASHION = (
 )
 _SAMPLE = Path(__file__).parent / "sample"
 _UNSIGNED_BYTE = 8
+_MAX_IDX_BYTES = 1 << 30
 
 
 def load_mnist(root: str | os.PathLike[str]) -> Dataset:
@@ -145,6 +146,8 @@ def _read_shape(path: Path) -> tuple[int, ...]:
         raise DataError(f"{path} ends within its header.")
     shape: tuple[int, ...] = struct.unpack(f">{header[3]}I", header[4:n_bytes])
     expected = n_bytes + math.prod(shape)
+    if not n_bytes < expected <= _MAX_IDX_BYTES:
+        raise DataError(f"{path}: its header promises {shape}; expected 1 to {_MAX_IDX_BYTES:,} bytes in all.")
     if path.suffix != ".gz" and path.stat().st_size != expected:
         raise DataError(f"{path}: {path.stat().st_size:,} bytes, its header promises {expected:,}.")
     return shape

@@ -8,9 +8,11 @@ state asks only for the changes since then, and a state of another history, such
 
 import functools
 import json
+import logging
 import os
 import secrets
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.errors import ArtefactError
-from ddsh.search.store import Content, Entry, Filter, Ids, StoredFile
+from ddsh.search.store import Content, Entry, Filter, Ids, StoredFile, check_metadata
 
 __all__ = ["FORMAT_VERSION", "Catalogue", "Changes", "State"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _APPLICATION = 0x64647368  # "ddsh"
 _TIMEOUT_SECONDS = 60.0
+_LOG = logging.getLogger(__name__)
 
 Packed: TypeAlias = NDArray[np.uint8]
 
@@ -44,7 +47,8 @@ CREATE TABLE contents (
     width INTEGER NOT NULL,
     height INTEGER NOT NULL,
     code BLOB NOT NULL,
-    look BLOB NOT NULL
+    look BLOB NOT NULL,
+    checksum INTEGER
 );
 CREATE TABLE images (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,7 +56,8 @@ CREATE TABLE images (
     content INTEGER NOT NULL REFERENCES contents (id),
     mtime_ns INTEGER NOT NULL,
     metadata TEXT NOT NULL,
-    generation INTEGER NOT NULL
+    generation INTEGER NOT NULL,
+    checksum INTEGER
 );
 CREATE INDEX images_by_content ON images (content);
 CREATE INDEX images_by_generation ON images (generation);
@@ -66,8 +71,27 @@ CREATE TABLE removed (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE roots (path TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
+# SQLite notices damage of its own structures, but not of the values in them. So every row has a checksum, which
+# triggers keep up to date; the function is registered by each connection.
+_CONTENT_SUM = "checksum(contents.sha256, n_bytes, width, height, code, look)"
+_IMAGE_SUM = "checksum(images.id, path, content, mtime_ns, metadata)"
+_TRIGGERS = "".join(
+    f"""
+CREATE TRIGGER {table}_{event.split()[0].lower()} AFTER {event} ON {table} BEGIN
+    UPDATE {table} SET checksum = {value} WHERE id = NEW.id;
+END;
+"""  # noqa: S608
+    for table, value, columns in (
+        ("contents", _CONTENT_SUM, "sha256, n_bytes, width, height, code, look"),
+        ("images", _IMAGE_SUM, "path, content, mtime_ns, metadata"),
+    )
+    for event in ("INSERT", f"UPDATE OF {columns}")
+)
+_CONTENT_INTACT = f"contents.checksum IS {_CONTENT_SUM}"
+_IMAGE_INTACT = f"images.checksum IS {_IMAGE_SUM}"
+
 _FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
-_CODES = "SELECT images.id, code FROM images JOIN contents ON contents.id = content"
+_CODES = f"SELECT images.id, code, {_CONTENT_INTACT} FROM images JOIN contents ON contents.id = content"  # noqa: S608
 _CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"  # noqa: S608
 # Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
 _SAMPLE = """
@@ -138,11 +162,14 @@ class Catalogue:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            _register(self._connection)
         try:
             application, version = self._one("PRAGMA application_id")[0], self._one("PRAGMA user_version")[0]
             if application != _APPLICATION:
                 raise ArtefactError(f"{path} is not a catalogue of ddsh.")
-            if version != FORMAT_VERSION:
+            if version == 1:
+                self._add_checksums()
+            elif version != FORMAT_VERSION:
                 raise ArtefactError(f"{path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
             self._all("PRAGMA foreign_keys = ON")
             self._connection.create_function("has_word", 2, _has_word, deterministic=True)
@@ -155,11 +182,15 @@ class Catalogue:
     @classmethod
     def create(cls, path: str | os.PathLike[str], fingerprint: str) -> None:
         """Create an empty catalogue for the codes of one model."""
-        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection = sqlite3.connect(path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise ArtefactError(f"{path} cannot be written ({error}).") from error
         try:
             # Readers see the last state while a writer prepares the next one.
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            _register(connection)
+            connection.executescript(f"BEGIN; {_SCHEMA} {_TRIGGERS} COMMIT;")
             connection.execute("INSERT INTO facts VALUES ('fingerprint', ?)", (fingerprint,))
             connection.execute("INSERT INTO commits VALUES (0, ?)", (secrets.token_hex(8),))
         except sqlite3.Error as error:
@@ -252,12 +283,13 @@ class Catalogue:
         wanted = [int(number) for number in ids]
         labels = self._labels_of(wanted)
         rows = self._all(
-            "SELECT images.id, path, sha256, n_bytes, width, height, mtime_ns, metadata FROM images"
+            "SELECT images.id, path, sha256, n_bytes, width, height, mtime_ns, metadata,"  # noqa: S608
+            f" {_CONTENT_INTACT} AND {_IMAGE_INTACT} FROM images"
             " JOIN contents ON contents.id = content WHERE images.id IN (SELECT value FROM json_each(?))",
             json.dumps(wanted),
         )
         found = {}
-        for number, path, sha256, n_bytes, width, height, mtime_ns, metadata in rows:
+        for number, path, sha256, n_bytes, width, height, mtime_ns, metadata in self._intact(rows):
             found[number] = Entry(
                 number,
                 str(self._folder / path),
@@ -267,7 +299,7 @@ class Catalogue:
                 height,
                 mtime_ns,
                 labels.get(number, ()),
-                json.loads(metadata),
+                _shown(metadata, number),
             )
         return [found[number] for number in wanted if number in found]
 
@@ -301,25 +333,29 @@ class Catalogue:
 
     def code_of(self, image: int) -> bytes | None:
         """Return the code of an image."""
-        rows = self._all("SELECT code FROM images JOIN contents ON contents.id = content WHERE images.id = ?", image)
-        return rows[0][0] if rows else None
+        rows = self._intact(self._all(f"{_CODES} WHERE images.id = ?", image))
+        return rows[0][1] if rows else None
 
     def codes_of(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the codes of the images that are known."""
-        return dict(self._all(_CODES_OF, json.dumps(list(ids))))
+        return dict(self._intact(self._all(_CODES_OF, json.dumps(list(ids)))))
 
     def content_of(self, image: int) -> Content | None:
         """Return the content of an image."""
-        columns = "sha256, n_bytes, width, height, code, look"
+        columns = f"images.id, sha256, n_bytes, width, height, code, look, {_CONTENT_INTACT}"
         rows = self._all(
             f"SELECT {columns} FROM images JOIN contents ON contents.id = content WHERE images.id = ?",  # noqa: S608
             image,
         )
-        return Content(*rows[0]) if rows else None
+        return Content(*self._intact(rows)[0][1:]) if rows else None
 
     def tiny_copies(self) -> list[tuple[int, bytes, bytes]]:
         """Return the id, the code and the tiny copy of every image, by id."""
-        return self._all("SELECT images.id, code, look FROM images JOIN contents ON contents.id = content ORDER BY 1")
+        columns = f"images.id, code, look, {_CONTENT_INTACT}"
+        rows = self._all(
+            f"SELECT {columns} FROM images JOIN contents ON contents.id = content ORDER BY 1"  # noqa: S608
+        )
+        return self._intact(rows)
 
     def ids_labelled(self, label: str) -> Ids:
         """Return the ids of the images with a label."""
@@ -459,13 +495,47 @@ class Catalogue:
             self._all("DELETE FROM removed WHERE generation <= ?", state.generation)
 
     def _codes(self, sql: str, *values: object) -> Changes:
-        rows = self._all(sql, *values)
+        rows = self._intact(self._all(sql, *values))
         ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
         packed = np.frombuffer(b"".join(row[1] for row in rows), np.uint8)
         return Changes(np.empty(0, np.int64), ids, packed.reshape(len(rows), -1) if rows else packed.reshape(0, 0))
 
     def _ids(self, sql: str, *values: object) -> Ids:
         return np.array(self._all(sql, *values), np.int64).reshape(-1)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the database, after reading all of it."""
+        found = [f"{self._path}: {row[0]}" for row in self._all("PRAGMA integrity_check") if row[0] != "ok"]
+        found += [
+            f"{self._path}: a row of {row[0]} has lost its image or content"
+            for row in self._all("PRAGMA foreign_key_check")
+        ]
+        for table, intact in (("images", _IMAGE_INTACT), ("contents", _CONTENT_INTACT)):
+            rows = self._all(f"SELECT id FROM {table} WHERE NOT ({intact})")  # noqa: S608
+            found += [f"{self._path}: row {row[0]} of {table} does not fit its checksum" for row in rows]
+        return found
+
+    def _add_checksums(self) -> None:
+        """Upgrade a catalogue of version 1, which had no checksums."""
+        with self._atomic():
+            if self._one("PRAGMA user_version")[0] != 1:  # another process was faster
+                return
+            _LOG.warning("%s gets checksums, once; earlier versions of ddsh cannot open it any more.", self._path)
+            for table, value in (("contents", _CONTENT_SUM), ("images", _IMAGE_SUM)):
+                self._all(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
+                self._all(f"UPDATE {table} SET checksum = {value}")  # noqa: S608
+            for trigger in _TRIGGERS.split("END;")[:-1]:
+                self._all(f"{trigger} END")
+            self._all(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    def _intact(self, rows: list[Any]) -> list[Any]:
+        """Return rows without their last column, which says whether they fit their checksums."""
+        for row in rows:
+            if not row[-1]:
+                raise ArtefactError(
+                    f"{self._path} is damaged (image {row[0]} does not fit its checksum); see: ddsh index verify"
+                )
+        return [row[:-1] for row in rows]
 
     def _labels_of(self, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         rows = self._all(
@@ -506,11 +576,49 @@ class Catalogue:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Turn an error of the database into one line that names the file."""
+        """Turn an error of the database into one line that names the file and says what to do."""
         try:
             yield
         except sqlite3.Error as error:
-            raise ArtefactError(f"{self._path} cannot be used ({error}); is the folder complete?") from error
+            code = getattr(error, "sqlite_errorcode", None)
+            advice = _ADVICE.get(code & 0xFF, _COMPLETE) if code else _COMPLETE
+            raise ArtefactError(f"{self._path} cannot be used ({error}); {advice}") from error
+        except UnicodeDecodeError as error:
+            raise ArtefactError(
+                f"{self._path} is damaged ({error.reason}); {_ADVICE[sqlite3.SQLITE_CORRUPT]}"
+            ) from error
+
+
+_COMPLETE = "is the folder complete?"
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "free some space.",
+    sqlite3.SQLITE_IOERR: "check the disk and its free space.",
+    sqlite3.SQLITE_PERM: "check the permissions of the folder.",
+    sqlite3.SQLITE_READONLY: "the folder must be writable.",
+    sqlite3.SQLITE_CANTOPEN: "check that the folder is complete and writable, and the free space.",
+    sqlite3.SQLITE_CORRUPT: "restore a backup, or make the index again.",
+    sqlite3.SQLITE_NOTADB: "restore a backup, or make the index again.",
+}
+
+
+def _register(connection: sqlite3.Connection) -> None:
+    """Register the function that triggers and queries call."""
+    connection.create_function("checksum", -1, _checksum, deterministic=True)
+
+
+def _checksum(*values: object) -> int:
+    return zlib.crc32(b"\0".join(value if isinstance(value, bytes) else str(value).encode() for value in values))
+
+
+def _shown(metadata: str, image: int) -> Any:  # noqa: ANN401 -- JSON of the user
+    """Return metadata; what earlier versions accepted and JSON cannot express is left out."""
+    try:
+        content = json.loads(metadata)
+        check_metadata(content)
+    except (ValueError, RecursionError) as error:  # InvalidInput is a ValueError
+        _LOG.warning("The metadata of image %d is left out: %s", image, error)
+        return {}
+    return content
 
 
 def _has_word(text: object, word: str) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
 from ddsh.errors import BrokenImage, InvalidInput
-from ddsh.images import Image, ImageLike, as_image, check_file, thumbnail
+from ddsh.images import Image, ImageLike, as_image, check_file, decode_image, thumbnail
 from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
@@ -214,6 +214,7 @@ class ImageSearch:
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
         root: str | os.PathLike[str] | None = None,
         on_progress: Progress | None = None,
+        decode: Callable[[bytes], Image] = decode_image,
     ) -> AddReport:
         """Add images. Indexed images are not encoded again, broken ones are reported.
 
@@ -233,6 +234,8 @@ class ImageSearch:
             are recorded anyway.
         on_progress : callable, optional
             Called with the number of images read and their total.
+        decode : callable
+            Decodes the content of an image file, by default in this process; see :class:`ddsh.sandbox.Sandbox`.
         """
         items, roots = list_images(images, labels, metadata)
         if root is not None:
@@ -241,7 +244,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self._current()[1]).add(items, on_progress)
+            return Indexer(writer, self._current()[1], decode).add(items, on_progress)
 
     def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
         """Give labels to images and take labels from them, all at once.
@@ -424,13 +427,21 @@ class ImageSearch:
             writer.remove(chosen)
         return len(chosen)
 
-    def refresh(self, *, on_progress: Progress | None = None) -> RefreshReport:
+    def refresh(self, *, checksum: bool = False, on_progress: Progress | None = None) -> RefreshReport:
         """Encode changed files again, follow moved files, and remove images whose file is gone.
 
         Moved files are searched below the folders that were added. New files are not added; use :meth:`add`.
+
+        Parameters
+        ----------
+        checksum : bool
+            Read every file and compare its checksum. By default, a file with the same size and modification time is
+            taken for unchanged.
+        on_progress : callable, optional
+            Called with the number of files checked and their total.
         """
         with self._store.write() as writer:
-            return Indexer(writer, self._current()[1]).refresh(on_progress)
+            return Indexer(writer, self._current()[1]).refresh(on_progress, checksum=checksum)
 
     def query(
         self,
@@ -664,6 +675,16 @@ class ImageSearch:
             index=self._store.index_name,
             generation=generation,
         )
+
+    def verify(self) -> list[str]:
+        """Read everything that is stored, compare checksums, and return what is wrong; one line each."""
+        return self._store.problems()
+
+    def check(self) -> int:
+        """Return the number of images, after a search that shows that the index works."""
+        for number in self.ids(limit=1):
+            self.query(number, k=1)
+        return len(self)
 
     def entries(self, ids: Iterable[int]) -> list[Entry]:
         """Return the entries of images, in the order of the ids; unknown ids are skipped."""

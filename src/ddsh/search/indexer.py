@@ -34,7 +34,7 @@ from ddsh.images import (
 from ddsh.model import Model
 from ddsh.search.duplicates import tiny_copy
 from ddsh.search.results import AddReport, RefreshReport
-from ddsh.search.store import Content, StoredFile, StoreWriter
+from ddsh.search.store import Content, StoredFile, StoreWriter, check_metadata
 
 __all__ = [
     "BATCH",
@@ -87,11 +87,14 @@ class NewImage:
         Its labels; None keeps those of an indexed image.
     metadata : str or None
         Its metadata as JSON; None keeps that of an indexed image.
+    read_again : bool
+        Read an indexed file even if its size and time are those of the entry.
     """
 
     image: ImageLike
     labels: tuple[str, ...] | None = None
     metadata: str | None = None
+    read_again: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,10 +130,12 @@ class Indexer:
         Write access to the store.
     model : Model
         The model.
+    decode : callable
+        Decodes the content of an image file.
     """
 
-    def __init__(self, writer: StoreWriter, model: Model) -> None:
-        self._writer, self._model = writer, model
+    def __init__(self, writer: StoreWriter, model: Model, decode: Callable[[bytes], Image] = decode_image) -> None:
+        self._writer, self._model, self._decode = writer, model, decode
         self._lock = Lock()  # files are read in several threads, which look up what is stored
 
     def add(self, images: Sequence[NewImage], on_progress: Progress | None = None) -> AddReport:
@@ -150,7 +155,7 @@ class Indexer:
         _LOG.debug("%d images read, %d encoded", len(images), encoded)
         return AddReport(**{name: tuple(values) for name, values in report.items()}, encoded=encoded)
 
-    def refresh(self, on_progress: Progress | None = None) -> RefreshReport:
+    def refresh(self, on_progress: Progress | None = None, *, checksum: bool = False) -> RefreshReport:
         """Encode changed files again, follow moved files, and remove entries whose file is gone."""
         files, roots = self._writer.files(), self._writer.roots()
         touched: list[StoredFile] = []
@@ -158,15 +163,19 @@ class Indexer:
         for done, file in enumerate(files, 1):
             try:
                 status = file.path.stat()
+                changed = (status.st_size, status.st_mtime_ns) != (file.n_bytes, file.mtime_ns)
+                if checksum and not changed:
+                    with file.path.open("rb") as opened:
+                        changed = hashlib.file_digest(opened, "sha256").digest() != file.sha256
             except OSError:
                 missing.append(file)
             else:
-                if (status.st_size, status.st_mtime_ns) != (file.n_bytes, file.mtime_ns):
+                if changed:
                     touched.append(file)
             if on_progress:
                 on_progress(done, len(files))
         moved = _find_moved(files, missing, roots)
-        again = self.add([NewImage(path) for path in [*(file.path for file in touched), *moved]])
+        again = self.add([NewImage(path, read_again=True) for path in [*(file.path for file in touched), *moved]])
         broken = {skipped.path for skipped in again.broken}
         removed = [file.id for file in touched if str(file.path) in broken]
         out_of_reach: set[Path] = set()
@@ -204,7 +213,8 @@ class Indexer:
                     status = path.stat()
                     with self._lock:
                         stored = self._writer.file_at(path)
-                    if stored and (stored.n_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns):
+                    same = stored and (stored.n_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns)
+                    if stored and same and not item.read_again:
                         return item, stored
                 data, mtime_ns = read_file(path)
             elif isinstance(image, bytes):
@@ -216,7 +226,7 @@ class Indexer:
                 is_stored = self._writer.has_content(sha256)
             decoded = None
             if not is_stored:
-                pixels = decode_image(data)
+                pixels = self._decode(data)
                 height, width = pixels.shape[:2]
                 decoded = _DecodedImage(width, height, tiny_copy(pixels), self._model.prepare(pixels))
         except (BrokenImage, InvalidInput) as error:
@@ -372,6 +382,7 @@ def check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
 def _to_json(metadata: Mapping[str, Any] | None) -> str | None:
     if metadata is None:
         return None
+    check_metadata(metadata)
     try:
         text = json.dumps(dict(metadata), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

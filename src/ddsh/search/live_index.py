@@ -5,22 +5,24 @@ catalogue knows are loaded and the changes since then are applied; truncated or 
 history, only cost time: the index is then rebuilt from the catalogue.
 """
 
+import logging
 import os
 import re
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError
-from ddsh.index import get_index
+from ddsh.index import get_index, verify
 from ddsh.index.pairs import PairIndex
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.store import AUTO
 
 __all__ = ["LiveIndex"]
+
+_LOG = logging.getLogger(__name__)
 
 _NAME = re.compile(r"([0-9]{12})-([0-9a-f]{16})")
 _MAX_BEHIND = 1 / 10
@@ -80,7 +82,8 @@ class LiveIndex:
         """Write the files again if they are too far behind; only the writer may call this."""
         with catalogue.reading():
             index, state = self.follow(catalogue), catalogue.state()
-            if self._saved is not None and catalogue.has_state(self._saved):
+            is_saved = self._saved is not None and (self._folder / _folder_name(self._saved)).is_dir()
+            if self._saved is not None and is_saved and catalogue.has_state(self._saved):
                 n_changes = catalogue.count_changes(self._saved)
                 if n_changes <= _MAX_BEHIND * catalogue.count():
                     return
@@ -90,21 +93,41 @@ class LiveIndex:
         unfinished.replace(self._folder / _folder_name(state))
         self._saved = state
         catalogue.forget_before(state)
-        for path in list(self._folder.iterdir()):
+        for path in self._files():
             if path.name != _folder_name(state):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _load(self, catalogue: Catalogue) -> None:
         """Start from the newest usable files, or from an empty index."""
         self._saved, self._state, self._index = None, None, self._empty()
-        names = sorted((path.name for path in self._folder.iterdir()), reverse=True)
+        names = sorted((path.name for path in self._files()), reverse=True)
         for match in filter(None, map(_NAME.fullmatch, names)):
             state = State(int(match[1]), match[2])
             if catalogue.has_state(state):
-                with suppress(ArtefactError):
+                try:
                     self._index = self._index.load(self._folder / _folder_name(state))
+                except ArtefactError as error:
+                    _LOG.warning("%s The index is rebuilt from the catalogue.", error)
+                else:
                     self._saved, self._state = state, state
                     return
+
+    def problems(self) -> list[str]:
+        """Return the files that do not fit their checksums, after reading all of them."""
+        found = []
+        for manifest in sorted(self._folder.rglob("index.json")):
+            try:
+                verify(manifest.parent)
+            except ArtefactError as error:
+                found.append(str(error))
+        return found
+
+    def _files(self) -> list[Path]:
+        """Return what the folder holds; it may be deleted at any time."""
+        try:
+            return list(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
 
     def _empty(self) -> PairIndex:
         return PairIndex(self._n_bits, self._look_bits, self._class)

@@ -1,5 +1,6 @@
 """Local store: an SQLite database, index files and a lock for writers."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -29,7 +30,7 @@ from ddsh.search.store import (
     StoreWriter,
     check_fingerprint,
 )
-from ddsh.storage import atomic_write, locked
+from ddsh.storage import atomic_write, locked, sync_folder
 
 __all__ = ["LocalStagedCodes", "LocalStore", "LocalWriter", "is_search", "write_lock"]
 
@@ -118,12 +119,13 @@ class LocalWriter(Catalogue, StoreWriter):
         if not path.exists():
             with atomic_write(path) as file:
                 file.write(data)
+            sync_folder(path.parent)  # an entry must not outlive a power failure without its file
         return path
 
     def remove_unused_images(self, keep: Collection[Path] = ()) -> None:
         """Delete kept images that no entry refers to, except those in `keep`."""
         known = {file.path for file in self.files()} | set(keep)
-        for path in list(self._images.iterdir()):
+        for path in list(self._images.iterdir()) if self._images.is_dir() else ():
             if path not in known:
                 path.unlink(missing_ok=True)
 
@@ -314,6 +316,25 @@ class LocalStore(Store):
             yield staged
             if self._catalogue_fingerprint() == manifest.fingerprint:
                 (target / _CODES).unlink(missing_ok=True)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the catalogue, the index files and the kept images; see :meth:`Store.problems`."""
+        with self.snapshot():
+            found = self._catalogue.problems()
+            found += [
+                f"{line} It is made again, if you delete {self.folder / _INDEX}." for line in self._live.problems()
+            ]
+            kept = [file for file in self._catalogue.files() if file.path.parent == self.folder / _IMAGES]
+        for file in kept:
+            try:
+                with file.path.open("rb") as opened:
+                    intact = hashlib.file_digest(opened, "sha256").digest() == file.sha256
+            except OSError as error:
+                found.append(f"{file.path}: {error.strerror or error}; remove it with: ddsh index refresh")
+            else:
+                if not intact:
+                    found.append(f"{file.path}: its content has changed; remove the image, or add it again.")
+        return found
 
     def files(self) -> list[StoredFile]:
         """Return all files, by id."""

@@ -4,6 +4,7 @@
 :class:`StoreWriter` in one module. :mod:`ddsh.search.local` is the implementation for a local folder.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,14 +14,16 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
-from ddsh.codes import CodePair
-from ddsh.errors import ArtefactError
+from ddsh.codes import MAX_BITS, CodePair
+from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.index.pairs import By
 from ddsh.storage import Manifest
 
 __all__ = [
     "AUTO",
+    "MAX_NESTING",
     "Content",
     "Entry",
     "Filter",
@@ -32,12 +35,18 @@ __all__ = [
     "StoreWriter",
     "StoredFile",
     "check_fingerprint",
+    "check_metadata",
 ]
+
+MAX_NESTING = 20
+"""Largest number of lists and objects of metadata inside each other."""
 
 AUTO = "auto"
 """Name of an index that lets the store choose."""
 
 Ids: TypeAlias = NDArray[np.int64]
+
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
 
 
 class SearchManifest(Manifest):
@@ -68,6 +77,14 @@ class SearchManifest(Manifest):
         if version != 1:
             return None
         return {name: value for name, value in content.items() if name != "keeps_outputs"} | {"look_bits": 0}
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        if not _FINGERPRINT.fullmatch(self.fingerprint):  # part of the name of a folder
+            raise ValueError("the fingerprint is not a checksum")
+        if not (0 <= self.n_bits <= MAX_BITS and 0 <= self.look_bits <= MAX_BITS and self.n_bits + self.look_bits):
+            raise ValueError(f"{self.n_bits} label bits and {self.look_bits} look bits")
+        return self
 
 
 @dataclass(frozen=True)
@@ -374,6 +391,10 @@ class Store(ABC):
             If another process prepares codes.
         """
 
+    def problems(self) -> list[str]:
+        """Return what is wrong with the stored data, after reading all of it; one line each."""
+        return []
+
     @abstractmethod
     def files(self) -> list[StoredFile]:
         """Return all files, by id."""
@@ -464,3 +485,21 @@ def check_fingerprint(folder: Path, source: str, found: str, expected: str) -> N
             f"{folder} was made with another model (fingerprint {expected[:12]}) than {source} ({found[:12]}); codes of"
             " different models do not compare: use that model or make a new index."
         )
+
+
+def check_metadata(value: object, depth: int = 0) -> None:
+    """Raise :class:`~ddsh.errors.InvalidInput` for metadata that a response could not contain."""
+    if depth > MAX_NESTING:
+        raise InvalidInput(f"Metadata has more than {MAX_NESTING} lists and objects inside each other.")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("Metadata has half of a surrogate pair, which is not text.") from None
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            check_metadata(key, depth)
+            check_metadata(each, depth + 1)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            check_metadata(each, depth + 1)

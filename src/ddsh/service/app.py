@@ -38,7 +38,8 @@ def create_app(search: ImageSearch, settings: Settings, hosts: frozenset[str] | 
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        """Stop the worker threads when the server stops."""
+        """Stop the workers when the server stops."""
+        state.decoder.start()
         yield
         state.close()
 

@@ -19,8 +19,9 @@ from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ddsh.errors import BrokenImage, InvalidInput, UnknownName
-from ddsh.images import Image, check_file, decode_image, extension_of
+from ddsh.images import Image, check_file, extension_of
 from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, QueryCode, SearchInfo
+from ddsh.service.decoder import Decoder
 from ddsh.service.limits import BoundedPool
 from ddsh.service.middleware import Metrics
 from ddsh.service.removed_items import RemovedItems
@@ -120,6 +121,7 @@ class ServiceState:
     def __init__(self, search: ImageSearch, settings: Settings) -> None:
         self.search, self.settings = search, settings
         self.metrics = Metrics()
+        self.decoder = Decoder(settings)
         self.encoding = BoundedPool(settings.workers, settings.max_waiting, settings.timeout)
         self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
@@ -130,7 +132,7 @@ class ServiceState:
         @cache_bytes(_THUMBNAIL_CACHE_BYTES, key=lambda entry, side: (entry.sha256, side))
         def thumbnail(entry: Entry, side: int) -> bytes:
             """Return a thumbnail of an image."""
-            return search.thumbnail(entry.id, side)
+            return self.decoder.thumbnail(entry.path, side)
 
         self.thumbnail = thumbnail
         self._points: tuple[int, PointsResponse] | None = None
@@ -145,7 +147,8 @@ class ServiceState:
             return self._points[1]
 
     def close(self) -> None:
-        """Stop the thread pools; running calls finish in the background."""
+        """Stop the thread pools and the decoder; other running calls finish in the background."""
+        self.decoder.close()
         for pool in (self.encoding, self.reading, self.thumbnails, self.changes):
             pool.close()
         self.removed.close()
@@ -182,7 +185,7 @@ async def search_by_upload(
         def search() -> SearchResponse:
             """Search with the image of the body."""
             data = extract_image(request, body, state.settings)
-            image = decode_image(data, state.settings.max_pixels)
+            image = state.decoder.decode(data)
             return _search(state, image, parameters, hashlib.sha256(data).hexdigest())
 
         return await state.encoding.run(search)
@@ -268,8 +271,10 @@ async def add_item(
     def add() -> AddResponse:
         """Check the image, then add it."""
         data = extract_image(request, body, state.settings)
-        decode_image(data, state.settings.max_pixels)
-        report = state.search.add([data], labels=[parameters.label or None], metadata=[metadata])
+        pixels = state.decoder.decode(data)
+        report = state.search.add(
+            [data], labels=[parameters.label or None], metadata=[metadata], decode=lambda _: pixels
+        )
         if report.broken:
             raise InvalidInput(f"{report.broken[0].reason}.")
         state.info.clear()
@@ -345,8 +350,8 @@ async def get_health() -> HealthResponse:
 
 
 async def get_readiness(state: State) -> ReadyResponse:
-    """Return the number of images; 503 while the index cannot be read."""
-    return ReadyResponse(n_images=await state.reading.run_in_slot(len, state.search))
+    """Return the number of images, after a search; 503 while the index cannot be searched."""
+    return ReadyResponse(n_images=await state.reading.run_in_slot(state.search.check))
 
 
 async def get_metrics(state: State) -> Response:

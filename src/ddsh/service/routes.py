@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
 from ddsh.service import handlers
-from ddsh.service.schemas import ErrorResponse, ImageIds, LabelsRequest
+from ddsh.service.schemas import AddResponse, ErrorResponse, ImageIds, LabelsRequest
 from ddsh.service.security import require_token
 from ddsh.service.uploads import REQUEST_BODY, describe_json
 
@@ -14,6 +14,8 @@ __all__ = ["router"]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorResponse}, "503": {"model": ErrorResponse}}
 _IMAGE: dict[int | str, dict[str, Any]] = {200: {"content": {"image/*": {}}}}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has the thumbnail already."}}
+_KNOWN: dict[int | str, dict[str, Any]] = {200: {"model": AddResponse, "description": "The image was indexed already."}}
 _UPLOAD = {"requestBody": dict(REQUEST_BODY)}
 _TOKEN = [Depends(require_token)]
 
@@ -26,10 +28,14 @@ router.get("/samples", tags=["search"])(handlers.get_samples)
 router.get("/points", tags=["search"])(handlers.get_points)
 
 router.get("/images/{id}", tags=["images"], response_class=FileResponse, responses=_IMAGE)(handlers.get_image)
-router.get("/images/{id}/thumbnail", tags=["images"], response_class=Response, responses=_IMAGE)(handlers.get_thumbnail)
+router.get("/images/{id}/thumbnail", tags=["images"], response_class=Response, responses={**_IMAGE, **_NOT_MODIFIED})(
+    handlers.get_thumbnail
+)
 
 router.get("/items/{id}", tags=["items"])(handlers.get_item)
-router.post("/items", tags=["items"], status_code=201, openapi_extra=_UPLOAD, dependencies=_TOKEN)(handlers.add_item)
+router.post("/items", tags=["items"], status_code=201, responses=_KNOWN, openapi_extra=_UPLOAD, dependencies=_TOKEN)(
+    handlers.add_item
+)
 router.post("/items/labels", tags=["items"], openapi_extra=describe_json(LabelsRequest), dependencies=_TOKEN)(
     handlers.change_labels
 )

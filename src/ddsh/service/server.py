@@ -1,6 +1,5 @@
 """The server: listening socket, index, uvicorn, and a graceful shutdown."""
 
-import asyncio
 import errno
 import math
 import os
@@ -11,14 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddsh.errors import DdshError
 from ddsh.search import ImageSearch
 from ddsh.service.app import create_app
+from ddsh.service.connections import limited_protocol
 from ddsh.service.middleware import allowed_hosts, is_loopback
 from ddsh.service.settings import Settings
 
@@ -151,34 +149,14 @@ def create_server(app: FastAPI, settings: Settings, *, access_log: bool = False)
     app : FastAPI
         The application.
     settings : Settings
-        Its timeout also limits how long headers may take to arrive.
+        Limits on connections.
     access_log : bool
         Log every request.
     """
-
-    class TimeoutProtocol(H11Protocol):
-        """HTTP protocol that closes connections whose request headers do not arrive in time."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Start the periodic check."""
-            super().connection_made(transport)
-            self.check_headers(None)
-
-        def check_headers(self, previous: object) -> None:
-            """Close the connection if it still waits for the same headers as at the previous check."""
-            if self.transport.is_closing():
-                return
-            waits_for_headers = self.conn.their_state is h11.IDLE
-            current = (self.cycle or self) if waits_for_headers else None
-            if previous is not None and previous is current:
-                self.transport.close()
-            else:
-                self.loop.call_later(settings.timeout, self.check_headers, current)
-
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=TimeoutProtocol,
+            http=limited_protocol(settings),
             loop="asyncio",
             ws="none",
             log_config=None,

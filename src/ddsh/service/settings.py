@@ -26,6 +26,8 @@ class Settings:
         Maximum size of an uploaded image file.
     max_pixels : int
         Maximum number of pixels of an uploaded image.
+    max_decode_seconds : float
+        Maximum CPU time to decode an image.
     max_k : int
         Maximum number of results of a search.
     timeout : float
@@ -34,16 +36,21 @@ class Settings:
         Number of threads that decode and encode uploads.
     max_waiting : int
         Number of further uploads that may wait for a thread.
+    max_connections, max_connections_per_client : int
+        Maximum number of open connections, in all and from one address.
     """
 
     token: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     max_upload_bytes: int = 20_000_000
     max_pixels: int = 50_000_000
+    max_decode_seconds: float = 5.0
     max_k: int = 1000
     timeout: float = 30.0
     workers: int = 2
     max_waiting: int = 32
+    max_connections: int = 512
+    max_connections_per_client: int = 128
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -52,13 +59,16 @@ class Settings:
             ("max_k", 1),
             ("workers", 1),
             ("max_waiting", 0),
+            ("max_connections", 1),
+            ("max_connections_per_client", 1),
         ):
             if getattr(self, name) < least:
                 raise InvalidInput(f"{name} must be {least} or more; got {getattr(self, name)}.")
         if self.max_pixels > MAX_PIXELS:
             raise InvalidInput(f"max_pixels must be {MAX_PIXELS:,} at most; got {self.max_pixels:,}.")
-        if not 0 < self.timeout < math.inf:
-            raise InvalidInput(f"timeout must be a positive number of seconds; got {self.timeout}.")
+        for name in ("timeout", "max_decode_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInput(f"{name} must be a positive number of seconds; got {getattr(self, name)}.")
         if self.token is not None:
             check_token_strength(self.token, "The token")
 
