@@ -69,7 +69,11 @@ class CodesById:
 
     def ids_at(self, rows: NDArray[Any]) -> Integers:
         """Return the ids of rows."""
-        ids: Integers = self._ids[rows].astype(np.int64, copy=False)
+        ids: Integers
+        if self._count and int(self._ids[self._count - 1]) - int(self._ids[0]) == self._count - 1:  # none is left out
+            ids = np.add(rows, self._ids[0], dtype=np.int64)
+        else:
+            ids = self._ids[rows].astype(np.int64, copy=False)
         return ids
 
     def find(self, ids: Integers) -> tuple[Integers, NDArray[np.bool_]]:

@@ -100,6 +100,9 @@ def find_nearest(search: Callable[[Words, int, Numbers, Integers, Integers], Non
         rows, distances = np.empty(len(some) * k, np.uint32), np.empty(len(some) * k, np.int64)
         counts = np.empty(len(some), np.int64)
         search(some, k, rows, distances, counts)
+        if len(queries) == 1:  # most searches: every step counts that costs as much as the search itself
+            count = int(counts[0])
+            return np.array((0, count)), rows[:count], distances[:count]
         if counts.min() < k:
             filled = (np.arange(k) < counts[:, None]).reshape(-1)
             rows, distances = rows[filled], distances[filled]
@@ -110,6 +113,8 @@ def find_nearest(search: Callable[[Words, int, Numbers, Integers, Integers], Non
 def find_within(search: Callable[[Words], tuple[Numbers, Integers]], queries: Words) -> Found:
     """Call a kernel ``search(query)`` for each query and join the results."""
     found = [search(query) for query in queries]
+    if len(found) == 1:
+        return np.array((0, len(found[0][0]))), *found[0]
     return _join([(np.array([len(rows)]), rows, distances) for rows, distances in found])
 
 
