@@ -1,6 +1,6 @@
 # make demo: set up, then train, score, report, index and search the bundled sample
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
-# make check: ruff, mypy and the layer test only;  make bench: the benchmarks;  make lock: renew constraints.txt
+# make check: ruff, mypy and the layer test only;  make bench [QUICK=1]: the benchmarks;  make lock: renew constraints.txt
 # make docs: build the documentation into build/site;  make dist: build the wheel and the source archive
 # make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
@@ -37,7 +37,10 @@ check: $(READY)
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 bench: $(READY)
-	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+	@test -d "$(DDSH_DATA)/ddsh-author-codes" || { echo "make bench needs the authors' codes: DDSH_DATA=FOLDER WITH ddsh-author-codes make bench"; exit 2; }
+	$(BIN)/python benchmarks/scaled_codes.py $(DDSH_DATA)/ddsh-author-codes
+	$(BIN)/python benchmarks/kernels.py $(DDSH_DATA)/ddsh-author-codes $(if $(QUICK),--quick)
+	@test -n "$(QUICK)" || for file in bqp evaluate index train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict

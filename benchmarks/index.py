@@ -1,7 +1,7 @@
 """Benchmark of all indexes and faiss's IndexBinaryFlat on a million codes, one thread each.
 
 Searches are measured in CPU time, so that other processes do not matter. Code lengths may be given, such as
-``python benchmarks/index.py 12 24 32 48``.
+``python benchmarks/index.py 12 24 32 48``. With ``--numpy``, the indexes do without compiled kernels.
 """
 
 import resource
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
-from ddsh.index import INDEXES, get_index
+from ddsh.index import INDEXES, get_index, load_kernels
 from ddsh.index.base import Hits, Index
 
 N_CODES = 1_000_000
@@ -127,4 +127,7 @@ def main(lengths: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(n_bits) for n_bits in sys.argv[1:]] or LENGTHS)
+    if "--numpy" in sys.argv:
+        sys.modules["numba"] = None  # type: ignore[assignment]
+    load_kernels()
+    main([int(n_bits) for n_bits in sys.argv[1:] if n_bits != "--numpy"] or LENGTHS)

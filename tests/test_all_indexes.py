@@ -1,6 +1,7 @@
 """One contract for every index."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -10,9 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import DdshError, InvalidInput, UnknownName
-from ddsh.index import INDEXES, get_index, load_index, verify
+from ddsh.index import INDEXES, _engine, get_index, load_index, load_kernels, verify
 
-pytestmark = pytest.mark.parametrize("name", sorted(INDEXES))
+pytestmark = [
+    pytest.mark.parametrize("name", sorted(INDEXES)),
+    pytest.mark.parametrize("engine", ["numpy", "numba"], indirect=True),
+    pytest.mark.usefixtures("engine"),
+]
 
 BITS = [1, 2, 7, 8, 12, 16, 31, 48, 63, 64, 65, 127, 128, 129, 192, 193, 255, 256]
 
@@ -26,6 +31,18 @@ def draw_bits(rng, kind, n_rows, n_bits):
         return centres[rng.integers(0, 3, n_rows)] ^ (rng.random((n_rows, n_bits)) < 0.05)
     few = np.random.default_rng(n_bits).integers(0, 2, (5, n_bits), np.uint8)
     return few[rng.integers(0, 5, n_rows)]
+
+
+@pytest.fixture(scope="module")
+def engine(request):
+    """What searches: NumPy alone, or the compiled kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setattr(_engine, "_module", None)
+            patch.setattr(_engine, "_loader", Thread())
+        elif not load_kernels():
+            pytest.skip("numba is not installed")
+        yield request.param
 
 
 @st.composite

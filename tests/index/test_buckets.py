@@ -1,5 +1,6 @@
 from itertools import combinations
 from math import comb
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -7,9 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddsh.codes import BinaryCodes
-from ddsh.index import BucketsIndex, ExactIndex
+from ddsh.index import BucketsIndex, ExactIndex, _engine
 from ddsh.index._codes_by_id import to_words
 from ddsh.index._hashtable import HashTable, KeyMaker
+
+
+@pytest.fixture(autouse=True)
+def _numpy(monkeypatch):
+    """Search with NumPy; the compiled tables have tests of their own."""
+    monkeypatch.setattr(_engine, "_module", None)
+    monkeypatch.setattr(_engine, "_loader", Thread())
 
 
 def some_words(rng, n_rows, n_bits):
@@ -131,16 +139,26 @@ def test_the_table_is_built_anew_when_most_buckets_are_empty(index, truth, many)
     assert len(index._table) < n_buckets / 2
 
 
-def test_the_table_is_saved_and_mapped(index, truth, many, tmp_path):
+def test_the_table_is_saved_and_mapped(many, tmp_path):
+    codes = BinaryCodes(many.packed[:, :1].copy(), 8)
+    index, truth = BucketsIndex(8), ExactIndex(8)
+    for one in (index, truth):
+        one.add(codes)
     index.save(tmp_path / "index")
     opened = BucketsIndex.load(tmp_path / "index")
     table = opened._table
     assert not table.members.flags.writeable
-    assert same(opened.search(many[:9], 20), truth.search(many[:9], 20))
+    assert same(opened.search(codes[:9], 20), truth.search(codes[:9], 20))
     assert opened._table is table
     opened.remove([0, 5])
     truth.remove([0, 5])
-    assert same(opened.search(many[:9], 20), truth.search(many[:9], 20))
+    assert same(opened.search(codes[:9], 20), truth.search(codes[:9], 20))
+
+
+def test_a_table_of_codes_that_are_mostly_different_is_not_saved(index, tmp_path):
+    index.save(tmp_path / "index")
+    assert len(list((tmp_path / "index").glob("*.npy"))) == 2
+    assert BucketsIndex.load(tmp_path / "index")._table is None
 
 
 def test_numbers_that_give_two_codes_one_key_are_noticed():

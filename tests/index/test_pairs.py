@@ -1,5 +1,7 @@
 """Index of two codes: every order equals the one that is defined, for all sizes."""
 
+from threading import Thread
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,20 @@ from hypothesis import strategies as st
 
 from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import ArtefactError, InvalidInput
-from ddsh.index import INDEXES, _pair_scan, get_index
+from ddsh.index import INDEXES, _engine, _pair_scan, get_index, load_kernels
 from ddsh.index.pairs import ORDERS, PairDistance, PairIndex
+
+
+@pytest.fixture(autouse=True, params=["numpy", "numba"], scope="module")
+def engine(request):
+    """What searches: NumPy alone, or the compiled kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setattr(_engine, "_module", None)
+            patch.setattr(_engine, "_loader", Thread())
+        elif not load_kernels():
+            pytest.skip("numba is not installed")
+        yield
 
 
 def _draw(rng, n_codes, label_bits, look_bits, n_kinds=6):

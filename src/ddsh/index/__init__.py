@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ddsh.errors import UnknownName
 
 if TYPE_CHECKING:
+    from ddsh.index._engine import load_kernels
     from ddsh.index._storage import verify
     from ddsh.index.base import Hits, Index
     from ddsh.index.buckets import BucketsIndex
@@ -22,6 +23,7 @@ else:  # type checkers see the imports above
     __getattr__, _, _ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "_engine": ["load_kernels"],
             "_storage": ["verify"],
             "base": ["Hits", "Index"],
             "buckets": ["BucketsIndex"],
@@ -39,6 +41,7 @@ __all__ = [
     "Index",
     "get_index",
     "load_index",
+    "load_kernels",
     "verify",
 ]
 

@@ -1,6 +1,6 @@
 """Array of codes sorted by id, and conversions of codes and ids."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,45 +15,76 @@ MAX_ID = np.iinfo(np.int64).max
 class CodesById:
     """Codes in rows that are sorted by id, so that the smaller of two rows has the smaller id.
 
-    Appending does not copy the existing rows. The arrays passed to the constructor, which may be memory maps, are never
-    written to.
+    Appending does not copy the existing rows. Removed rows stay where they are and are marked as dead until
+    :meth:`drop_dead`. The arrays passed to the constructor, which may be memory maps, are never written to.
 
     Parameters
     ----------
-    ids : ndarray of int64, shape (n,)
-        Ascending and unique.
+    ids : ndarray of uint32 or int64, shape (n,)
+        Ascending and unique; held in 4 bytes each as long as they fit.
     words : ndarray of uint64, shape (n, n_words)
         Their codes.
     """
 
-    def __init__(self, ids: Integers, words: Words) -> None:
+    def __init__(self, ids: NDArray[Any], words: Words) -> None:
         self._ids, self._words = ids, words
         self._count = len(ids)
+        self._dead: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.n_dead = 0
 
     @classmethod
     def empty(cls, n_bits: int) -> Self:
         """Return an array without rows for codes of `n_bits`."""
-        return cls(np.empty(0, np.int64), np.empty((0, (n_bits + 63) // 64), np.uint64))
+        return cls(np.empty(0, np.uint32), np.empty((0, (n_bits + 63) // 64), np.uint64))
 
     def __len__(self) -> int:
+        return self._count - self.n_dead
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, including dead ones."""
         return self._count
 
     @property
-    def ids(self) -> Integers:
-        """The ids, ascending."""
+    def ids(self) -> NDArray[Any]:
+        """The ids of all rows, ascending, including dead ones."""
         return self._ids[: self._count]
 
     @property
     def words(self) -> Words:
-        """The codes."""
+        """The codes of all rows, including dead ones."""
         return self._words[: self._count]
+
+    @property
+    def dead(self) -> NDArray[np.uint8]:
+        """Bitmap of the dead rows, eight to a byte; empty if there are none."""
+        return self._dead[: (self._count + 7) // 8] if self.n_dead else self._dead[:0]
+
+    def is_dead(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which rows are dead."""
+        if not self.n_dead:
+            return np.zeros(len(rows), np.bool_)
+        is_dead: NDArray[np.bool_] = (self._dead[rows >> 3] >> (rows & 7) & 1).astype(np.bool_)
+        return is_dead
+
+    def ids_at(self, rows: NDArray[Any]) -> Integers:
+        """Return the ids of rows."""
+        ids: Integers
+        if self._count and int(self._ids[self._count - 1]) - int(self._ids[0]) == self._count - 1:  # none is left out
+            ids = np.add(rows, self._ids[0], dtype=np.int64)
+        else:
+            ids = self._ids[rows].astype(np.int64, copy=False)
+        return ids
 
     def find(self, ids: Integers) -> tuple[Integers, NDArray[np.bool_]]:
         """Return the row of each id and whether the id is known; the row of an unknown id has no meaning."""
-        rows = np.searchsorted(self.ids, ids).astype(np.int64)
-        if not len(self):
+        # In the type of the ids; otherwise NumPy would convert all of them.
+        wanted = np.minimum(ids, np.iinfo(self._ids.dtype).max).astype(self._ids.dtype)
+        rows = np.searchsorted(self.ids, wanted).astype(np.int64)
+        if not self._count:
             return rows, np.zeros(len(ids), np.bool_)
-        return rows, self.ids[np.minimum(rows, len(self) - 1)] == ids
+        rows = np.minimum(rows, self._count - 1)
+        return rows, (self.ids[rows] == ids) & ~self.is_dead(rows)
 
     def insert(self, ids: Integers, words: Words) -> bool:
         """Add rows with new ids, in any order; return whether all existing rows kept their positions."""
@@ -61,31 +92,54 @@ class CodesById:
             return True
         order = np.argsort(ids)
         ids, words = ids[order], words[order]
-        if len(self) and ids[0] < self.ids[-1]:
+        if ids[-1] > np.iinfo(self._ids.dtype).max:
+            self._ids = self.ids.astype(np.int64)
+        ids = ids.astype(self._ids.dtype)
+        if self._count and ids[0] <= self.ids[-1]:
+            self.drop_dead()
             places = np.searchsorted(self.ids, ids)
             self._ids, self._words = np.insert(self.ids, places, ids), np.insert(self.words, places, words, axis=0)
             self._count = len(self._ids)
             return False
         count = self._count + len(ids)
         if count > len(self._ids):
-            capacity = count + count // 2
+            # All at once is the usual case; later additions get room for more.
+            capacity = count + count // 2 if self._count else count
             old_ids, old_words = self.ids, self.words
-            self._ids, self._words = np.empty(capacity, np.int64), np.empty((capacity, words.shape[1]), np.uint64)
+            self._ids, self._words = np.empty(capacity, ids.dtype), np.empty((capacity, words.shape[1]), np.uint64)
             self._ids[: self._count], self._words[: self._count] = old_ids, old_words
         self._ids[self._count : count] = ids
         self._words[self._count : count] = words
         self._count = count
+        if self.n_dead:
+            self._dead = np.pad(self._dead, (0, max(0, (count + 7) // 8 - len(self._dead))))
         return True
 
-    def delete(self, rows: Integers) -> None:
-        """Remove rows."""
-        self._ids, self._words = np.delete(self.ids, rows), np.delete(self.words, rows, axis=0)
-        self._count = len(self._ids)
+    def kill(self, rows: Integers) -> None:
+        """Mark rows as dead; they are different and alive."""
+        if not self.n_dead:
+            self._dead = np.zeros((self._count + 7) // 8, np.uint8)
+        np.bitwise_or.at(self._dead, rows >> 3, np.uint8(1) << (rows & 7).astype(np.uint8))
+        self.n_dead += len(rows)
+
+    def dead_rows(self) -> Integers:
+        """Return the dead rows, ascending."""
+        return np.flatnonzero(np.unpackbits(self.dead, count=self._count if self.n_dead else 0, bitorder="little"))
+
+    def drop_dead(self) -> None:
+        """Remove the dead rows."""
+        if self.n_dead:
+            rows = self.dead_rows()
+            self._ids, self._words = np.delete(self.ids, rows), np.delete(self.words, rows, axis=0)
+            self._count, self.n_dead = len(self._ids), 0
 
 
 def to_words(codes: BinaryCodes) -> Words:
     """Return codes as 64-bit words, shape (n, n_words)."""
-    return np.ascontiguousarray(codes.words().T)
+    packed = codes.packed
+    padded = np.zeros((len(packed), (packed.shape[1] + 7) // 8 * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view("<u8").astype(np.uint64, copy=False)
 
 
 def to_codes(words: Words, n_bits: int) -> BinaryCodes:

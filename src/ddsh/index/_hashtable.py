@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, count, takewhile
 from math import comb
 from typing import Any, Self, TypeAlias
@@ -15,6 +16,7 @@ from ddsh.index._scan import collect, scan, search_radii
 from ddsh.index.base import nearest_first
 
 Keys: TypeAlias = NDArray[np.uint64]
+Numbers: TypeAlias = NDArray[np.uint32]
 
 # Cost of probing one bucket, in codes that a scan compares in the same time.
 _COST_OF_A_PROBE = 16
@@ -78,24 +80,37 @@ class HashTable:
     ----------
     maker : KeyMaker
         Computes the keys.
-    keys : ndarray of uint64, shape (n_buckets,)
-        The key of each bucket, ascending.
     buckets : ndarray of uint64, shape (n_buckets, n_words)
-        The code of each bucket.
-    starts : ndarray of int64, shape (n_buckets + 1,)
+        The code of each bucket, in the order of their keys.
+    starts : ndarray of uint32, shape (n_buckets + 1,)
         Bucket ``b`` holds ``members[starts[b]:starts[b + 1]]``.
-    members : ndarray of int64, shape (n,)
+    members : ndarray of uint32, shape (n,)
         Rows, ascending within each bucket.
-    filter : ndarray of uint8
-        Bloom filter of the keys: two bits are set for every key, at the positions given by its first and last bits.
     """
 
     maker: KeyMaker
-    keys: Keys
     buckets: Words
-    starts: Integers
-    members: Integers
-    filter: NDArray[np.uint8]
+    starts: Numbers
+    members: Numbers
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The key of each bucket, ascending."""
+        return self.maker.keys(self.buckets)
+
+    @cached_property
+    def filter(self) -> NDArray[np.uint8]:
+        """Bloom filter of the keys: two bits are set for each, at the positions given by its first and last bits."""
+        bits = np.zeros(1 << (min(32, len(self).bit_length() + _FILTER_SPARSITY) - 3), np.uint8)
+        for point in (_first_bits, _last_bits):
+            places = point(self.keys, len(bits))
+            np.bitwise_or.at(bits, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+        return bits
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether there are few enough buckets for the table to take little room beside the codes."""
+        return 2 * len(self) <= len(self.members)
 
     @classmethod
     def build(cls, words: Words, n_bits: int) -> Self:
@@ -107,17 +122,12 @@ class HashTable:
     def with_keys(cls, words: Words, maker: KeyMaker) -> Self:
         """Build the table with given random numbers."""
         all_keys = maker.keys(words)
-        members = np.argsort(all_keys, kind="stable").astype(np.int64)
+        members = np.argsort(all_keys, kind="stable").astype(np.uint32)
         ordered = all_keys[members]
         is_first = np.ones(len(words), np.bool_)
         is_first[1:] = ordered[1:] != ordered[:-1]
         first = np.flatnonzero(is_first)
-        keys, starts = ordered[first], np.append(first, len(words)).astype(np.int64)
-        key_filter = np.zeros(1 << (min(32, len(keys).bit_length() + _FILTER_SPARSITY) - 3), np.uint8)
-        for point in (_first_bits, _last_bits):
-            places = point(keys, len(key_filter))
-            np.bitwise_or.at(key_filter, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
-        return cls(maker, keys, words[members[first]], starts, members, key_filter)
+        return cls(maker, words[members[first]], np.append(first, len(words)).astype(np.uint32), members)
 
     def separates(self, words: Words) -> bool:
         """Return whether all members of every bucket have its code."""
@@ -127,44 +137,40 @@ class HashTable:
         """Return the table as named arrays."""
         return {
             "numbers": self.maker.numbers,
-            "keys": self.keys,
             "buckets": self.buckets,
             "starts": self.starts,
             "members": self.members,
-            "filter": self.filter,
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], words: Words, n_bits: int) -> Self:
         """Restore what :meth:`to_arrays` returned for these words; arrays of other sizes are refused."""
-        n_buckets, n_bytes = len(arrays["keys"]), len(arrays["filter"])
+        n_buckets = len(arrays["buckets"])
         expected = {
-            "numbers": ("<u8", (n_bits,)),
-            "keys": ("<u8", (n_buckets,)),
-            "buckets": ("<u8", (n_buckets, words.shape[1])),
-            "starts": ("<i8", (n_buckets + 1,)),
-            "members": ("<i8", (len(words),)),
-            "filter": ("|u1", (n_bytes,)),
+            "numbers": ("u8", (n_bits,)),
+            "buckets": ("u8", (n_buckets, words.shape[1])),
+            "starts": ("u4", (n_buckets + 1,)),
+            "members": ("u4", (len(words),)),
         }
-        if expected != {name: (array.dtype.str, array.shape) for name, array in arrays.items()}:
+        # Version 1 of the files has starts and members of eight bytes.
+        found = {name: (array.dtype.str[1:].replace("i8", "u4"), array.shape) for name, array in arrays.items()}
+        if found != expected:
             raise InvalidInput(f"the table of buckets is not one of {len(words)} codes of {n_bits} bits")
-        if n_bytes.bit_count() != 1:
-            raise InvalidInput(f"the filter of the table of buckets has {n_bytes} bytes, no power of two")
-        numbers, *rest = arrays.values()
-        return cls(KeyMaker(numbers), *rest)
+        starts, members = (arrays[name].astype(np.uint32, copy=False) for name in ("starts", "members"))
+        return cls(KeyMaker(arrays["numbers"]), arrays["buckets"], starts, members)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.buckets)
 
     def restricted(self, kept: NDArray[np.bool_]) -> Self:
         """Return the table with only the rows that are `kept`; buckets may become empty."""
         inside = kept[self.members]
         counts = np.concatenate([[0], np.cumsum(inside)])
-        return replace(self, members=self.members[inside], starts=counts[self.starts])
+        return replace(self, members=self.members[inside], starts=counts[self.starts].astype(np.uint32))
 
     def renumbered(self, rows: Integers) -> Self:
         """Return the table with row ``i`` renumbered to ``rows[i]``."""
-        return replace(self, members=rows[self.members])
+        return replace(self, members=rows[self.members].astype(np.uint32))
 
     def find(self, queries: Words, k: int | None, radius: int) -> Matches:
         """Return the rows within `radius`, nearest first; only the first `k` if given."""
@@ -185,9 +191,9 @@ class HashTable:
         for part in batches(expected):
             first, last = np.searchsorted(near.query, [part.start, part.stop])
             some, n_rows = near[np.arange(first, last)], sizes[first:last]
-            places = np.repeat(self.starts[some.row], n_rows) + position_in_group(n_rows)
+            places = np.repeat(self.starts[some.row].astype(np.int64), n_rows) + position_in_group(n_rows)
             query, distance = np.repeat(some.query, n_rows), np.repeat(some.distance, n_rows)
-            parts.append(nearest_first(Matches(query, self.members[places], distance), k))
+            parts.append(nearest_first(Matches(query, self.members[places].astype(np.int64), distance), k))
         return Matches.join(parts)
 
     def _near_buckets(self, queries: Words, k: int | None, radius: int) -> Matches:
@@ -241,7 +247,7 @@ class HashTable:
         return (self.filter.take(places >> 3) >> (places & 7).astype(np.uint8) & 1).view(np.bool_)
 
     def _sizes(self, buckets: Integers) -> Integers:
-        return self.starts[buckets + 1] - self.starts[buckets]
+        return self.starts[buckets + 1].astype(np.int64) - self.starts[buckets]
 
 
 def _first_bits(keys: Keys, n_bytes: int) -> Integers:

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ class IndexManifest(Manifest):
         The arrays by name.
     """
 
+    format_version: ClassVar[int] = 2
     kind: str
     n_bits: int
     count: int
@@ -66,10 +67,10 @@ class IndexManifest(Manifest):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
-        """Refuse every other version; a file without one is damaged."""
+        """Accept version 1, whose numbers are wider; refuse every other version; a file without one is damaged."""
         if version is None:
             raise KeyError("version")
-        return None
+        return content if version == 1 else None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
@@ -81,7 +82,7 @@ class IndexManifest(Manifest):
             raise ValueError("ids or codes are missing")
         ids, codes = self.arrays["ids"], self.arrays["codes"]
         shapes = (self.count,), (self.count, (self.n_bits + 63) // 64)
-        if (ids.dtype, codes.dtype) != ("<i8", "<u8") or (ids.shape, codes.shape) != shapes:
+        if ids.dtype not in ("<u4", "<i8") or codes.dtype != "<u8" or (ids.shape, codes.shape) != shapes:
             raise ValueError(f"ids and codes are not those of {self.count} codes of {self.n_bits} bits")
         return self
 

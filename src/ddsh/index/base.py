@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import index as as_integer
+from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.index._codes_by_id import MAX_ID, CodesById, to_codes, to_ids, to_words
+from ddsh.index._engine import Found, get_kernels
 from ddsh.index._matches import MAX_QUERIES, Integers, Matches, Words, position_in_group
 from ddsh.index._storage import SavedIndex, open_arrays, write_arrays
 
 __all__ = ["Hits", "Index", "nearest_first", "order_by_distance"]
 
 _DISTANCES = MAX_BITS + 1
+_MAX_DEAD = 1 / 64
 
 
 def nearest_first(matches: Matches, k: int | None = None) -> Matches:
@@ -108,12 +111,13 @@ class Index(ABC):
     @property
     def ids(self) -> NDArray[np.int64]:
         """All ids, ascending; a copy."""
-        return self._codes.ids.copy()
+        ids = self._codes.ids.astype(np.int64)
+        return np.delete(ids, self._codes.dead_rows()) if self._codes.n_dead else ids
 
     @property
-    def words(self) -> Words:
-        """The codes as 64-bit words, in the order of the ids; not a copy."""
-        return self._codes.words
+    def codes(self) -> CodesById:
+        """The codes in rows that are sorted by id; not a copy."""
+        return self._codes
 
     def add(self, codes: BinaryCodes, ids: ArrayLike | None = None) -> None:
         """Add codes.
@@ -128,7 +132,7 @@ class Index(ABC):
         self.check_length(codes)
         count = len(codes)
         if ids is None:
-            first = int(self._codes.ids[-1]) + 1 if len(self) else 0
+            first = self._largest_id() + 1
             if first + count - 1 > MAX_ID:
                 raise InvalidInput(f"No {count} ids are left after {first - 1}; give ids.")
             new = np.arange(first, first + count, dtype=np.int64)
@@ -151,9 +155,16 @@ class Index(ABC):
         """Remove codes by id and return their number; nothing is removed if an id is unknown."""
         rows = np.unique(self._rows_of(ids))
         if len(rows):
-            self._forget_rows(rows)
-            self._codes.delete(rows)
+            self._codes.kill(rows)
+        # Dead rows cost a search in NumPy as much as found ones.
+        if self._codes.n_dead > _MAX_DEAD * self._codes.n_rows:
+            self._forget_rows(self._codes.dead_rows())
+            self._codes.drop_dead()
         return len(rows)
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each id whether it is in the index."""
+        return self._codes.find(to_ids(ids))[1]
 
     def codes_of(self, ids: ArrayLike) -> BinaryCodes:
         """Return the codes of some ids, in the order of the ids."""
@@ -202,6 +213,12 @@ class Index(ABC):
 
         A crash leaves the previous index complete; processes that have it open keep it. One process may save at a time.
         """
+        if self._codes.n_dead:  # in a copy, because other threads may be searching
+            alive = type(self)(self.n_bits)
+            dead = self._codes.dead_rows()
+            alive._codes = CodesById(np.delete(self._codes.ids, dead), np.delete(self._codes.words, dead, axis=0))
+            alive.save(path)
+            return
         arrays = {"ids": self._codes.ids, "codes": self._codes.words, **self._derived()}
         write_arrays(path, self.name, self.n_bits, arrays)
 
@@ -222,6 +239,20 @@ class Index(ABC):
     def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Matches:
         """Return the rows within `radius`, nearest first; only the first `k`, and only those among `rows`, if given."""
 
+    def _find_compiled(
+        self, kernels: ModuleType, queries: Words, rows: Integers | None, k: int | None, radius: int
+    ) -> Found | None:
+        """Do the same as `_find` with compiled kernels; None if there are none for this index."""
+        return None
+
+    def skipped(self, rows: Integers | None) -> NDArray[np.uint8]:
+        """Return the bitmap of the rows that a kernel leaves out: dead ones, and those not among `rows`."""
+        if rows is None:
+            return self._codes.dead
+        skip = np.ones(self._codes.n_rows, np.bool_)
+        skip[rows] = False
+        return np.packbits(skip, bitorder="little")
+
     def _forget(self) -> None:  # noqa: B027 -- most indexes derive nothing
         """Drop everything derived from the rows, because they moved."""
 
@@ -239,13 +270,30 @@ class Index(ABC):
         self.check_length(queries)
         rows = None if allowed is None else self.rows_among(allowed)
         words = to_words(queries)
+        kernels = get_kernels(len(self) * len(words))
+        found = None if kernels is None else self._find_compiled(kernels, words, rows, k, radius)
+        if found is not None:
+            return Hits(found[0], self._codes.ids_at(found[1]), found[2])
+        n_dead = self._codes.n_dead if rows is None else 0
+        more = None if k is None else k + n_dead
         parts = []
         for start in range(0, len(words), MAX_QUERIES):
             block = words[start : start + MAX_QUERIES]
-            parts.append(self._find(block, rows, k, radius).of_queries(np.arange(start, start + len(block))))
+            matches = self._find(block, rows, more, radius)
+            if n_dead:
+                matches = nearest_first(matches[~self._codes.is_dead(matches.row)], k)
+            parts.append(matches.of_queries(np.arange(start, start + len(block))))
         matches = Matches.join(parts)
         offsets = np.concatenate([[0], np.cumsum(matches.counts(len(words)))])
-        return Hits(offsets, self._codes.ids[matches.row], matches.distance)
+        return Hits(offsets, self._codes.ids_at(matches.row), matches.distance)
+
+    def _largest_id(self) -> int:
+        """Return the largest id, or -1."""
+        ids = self._codes.ids
+        for row in range(len(ids) - 1, -1, -1):
+            if not self._codes.is_dead(np.array([row]))[0]:
+                return int(ids[row])
+        return -1
 
     def rows_among(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the rows of ids in the order of :attr:`ids`, ascending; unknown ids are ignored."""
@@ -254,7 +302,7 @@ class Index(ABC):
 
     def ids_at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ids of rows."""
-        return self._codes.ids[rows]
+        return self._codes.ids_at(rows)
 
     def _rows_of(self, ids: ArrayLike) -> Integers:
         wanted = to_ids(ids)

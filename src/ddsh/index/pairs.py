@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -11,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from ddsh.codes import MAX_BITS, BinaryCodes, CodePair
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.index._codes_by_id import to_words
-from ddsh.index._matches import Integers
+from ddsh.index._compiled_table import CompiledTable
+from ddsh.index._engine import NO_NUMBERS, get_kernels
+from ddsh.index._matches import Integers, Words
 from ddsh.index._pair_scan import scan_pairs
 from ddsh.index.base import Index, order_by_distance
+from ddsh.index.buckets import BucketsIndex
 from ddsh.index.exact import ExactIndex
 
 __all__ = ["ORDERS", "By", "PairDistance", "PairHits", "PairIndex", "check_by"]
@@ -24,6 +28,9 @@ By: TypeAlias = Literal["both", "label", "look"]
 ORDERS: tuple[By, ...] = get_args(By)
 
 _LABEL_SHARE = 6
+
+# More results than that are sorted faster by NumPy than in a heap.
+_MAX_COMPILED = 1 << 12
 
 
 def check_by(by: object, label_bits: int, look_bits: int) -> By:
@@ -138,6 +145,7 @@ class PairIndex:
         self.distance = PairDistance(label_bits, look_bits)
         self._label = index(label_bits) if label_bits else None
         self._look = ExactIndex(look_bits) if look_bits else None
+        self._looks: tuple[CompiledTable, Words] | None = None
 
     @property
     def _indexes(self) -> dict[str, Index]:
@@ -176,6 +184,10 @@ class PairIndex:
         """Remove codes by id; nothing is removed if an id is unknown."""
         for index in self._indexes.values():
             index.remove(ids)
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each id whether it is in the index."""
+        return self._first.contains(ids)
 
     def codes_of(self, ids: ArrayLike) -> CodePair:
         """Return the codes of some ids, in the order of the ids."""
@@ -263,8 +275,14 @@ class PairIndex:
         self._label.check_length(query.label)
         self._look.check_length(query.look)
         rows = None if allowed is None else self._label.rows_among(allowed)
+        label, look = self._label.codes, self._look.codes
+        kernels = get_kernels(2 * len(self))
+        if kernels is not None and k <= _MAX_COMPILED:
+            return self._search_compiled(kernels, query, k, radius, rows)
+        if rows is None and label.n_dead:
+            rows = np.delete(np.arange(label.n_rows), label.dead_rows())
         found = scan_pairs(
-            (self._label.words, self._look.words),
+            (label.words, look.words),
             (to_words(query.label), to_words(query.look)),
             self.distance.of,
             k,
@@ -272,6 +290,38 @@ class PairIndex:
             rows,
         )
         return PairHits(self._label.ids_at(found.row), found.distance, found.label, found.look)
+
+    def _search_compiled(
+        self, kernels: ModuleType, query: CodePair, k: int, radius: int, rows: Integers | None
+    ) -> PairHits:
+        """Visit buckets of label bits by increasing distance, as long as their rows can be among the nearest."""
+        assert self._label is not None, "there are both codes"
+        assert self._look is not None, "there are both codes"
+        assert query.label is not None, "there are both codes"
+        assert query.look is not None, "there are both codes"
+        labels, looks, skip = self._label.codes.words, self._look.codes.words, self._label.skipped(rows)
+        asked = to_words(query.label)[0], to_words(query.look)[0]
+        distance = self.distance
+        furthest = min(radius, distance.largest)
+        rule = distance.label_weight, distance.near_label, distance.near_look, self.look_bits, furthest
+        best, count, covered = np.empty(k, np.uint64), 0, 0
+        if isinstance(self._label, BucketsIndex):
+            table = self._label.compiled_table(kernels)
+            if self._looks is None or self._looks[0] is not table:
+                # Rows with equal label bits are read together, so their look bits lie side by side.
+                self._looks = table, looks[table.members] if len(table.starts) else looks[: table.n_rows]
+            table, sorted_looks = self._looks
+            covered = table.n_rows
+            count = kernels.pair_nearest(
+                table.codes, table.starts, table.members, sorted_looks, skip, *asked, rule, 0, best, count
+            )
+        rest = labels[covered:], NO_NUMBERS, NO_NUMBERS, looks[covered:]
+        count = kernels.pair_nearest(*rest, skip, *asked, rule, covered, best, count)
+        found = np.sort(best[:count])
+        distances, looks_apart = np.divmod((found >> np.uint64(32)).astype(np.int64), self.look_bits + 1)
+        row = (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        labels_apart = np.bitwise_count(labels[row] ^ asked[0]).sum(axis=1, dtype=np.int64)
+        return PairHits(self._label.ids_at(row), distances, labels_apart, looks_apart)
 
     def _hamming(self, query: CodePair, ids: NDArray[np.int64]) -> tuple[Integers | None, Integers | None]:
         """Return the Hamming distances of both codes to some items."""

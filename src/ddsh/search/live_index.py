@@ -11,8 +11,6 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
-
 from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError
 from ddsh.index import get_index, verify
@@ -69,7 +67,7 @@ class LiveIndex:
         if self._state is None or not catalogue.has_state(self._state):
             self._load(catalogue)
         changes = catalogue.codes() if self._state is None else catalogue.changes(self._state)
-        gone = changes.gone[np.isin(changes.gone, self._index.ids)] if len(changes.gone) else changes.gone
+        gone = changes.gone[self._index.contains(changes.gone)]
         if len(gone):
             self._index.remove(gone)
         if len(changes.ids):

@@ -124,8 +124,10 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         reason = getattr(error, "strerror", None) or "not a valid name"
         raise DdshError(f"The host {host!r} is unknown ({reason}); try 127.0.0.1.") from error
     failure: OSError | None = None
-    for family, *_, address in candidates:
-        with socket.socket(family, socket.SOCK_STREAM) as listener:
+    for family, kind, protocol, _, address in candidates:
+        # asyncio turns off Nagle's algorithm only for sockets that name TCP as their protocol; with it, the second
+        # part of every response would wait 40 ms for the first one to be acknowledged.
+        with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind(address)

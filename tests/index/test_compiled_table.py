@@ -1,0 +1,92 @@
+"""Hash tables of compiled kernels: every way to an answer gives the same one."""
+
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from ddsh.codes import BinaryCodes
+from ddsh.index import BucketsIndex, ExactIndex, _engine, load_kernels
+
+
+@pytest.fixture(autouse=True)
+def _numba():
+    if not load_kernels():
+        pytest.skip("numba is not installed")
+
+
+def same(found, expected):
+    return all(
+        np.array_equal(getattr(found, name), getattr(expected, name)) for name in ("offsets", "ids", "distances")
+    )
+
+
+def by_numpy(codes, monkeypatch, call):
+    """What NumPy finds."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_engine, "_module", None)
+        patch.setattr(_engine, "_loader", Thread())
+        index = ExactIndex(codes.n_bits)
+        index.add(codes)
+        return call(index)
+
+
+def draw(rng, n_codes, n_bits, n_kinds=8, flipped=0.03):
+    kinds = np.random.default_rng(n_bits).integers(0, 2, (n_kinds, n_bits), np.uint8)
+    return BinaryCodes.from_bits(kinds[rng.integers(0, n_kinds, n_codes)] ^ (rng.random((n_codes, n_bits)) < flipped))
+
+
+@pytest.mark.parametrize("n_bits", [12, 17, 32, 48, 64, 100])
+@pytest.mark.parametrize("flipped", [0.005, 0.03, 0.5])
+def test_every_distance_is_found_by_probes_lists_and_scans(rng, monkeypatch, n_bits, flipped):
+    codes, queries = draw(rng, 40_000, n_bits, flipped=flipped), draw(rng, 12, n_bits, flipped=0.1)
+    index = BucketsIndex(n_bits)
+    index.add(codes)
+    for k in (1, 100, 2000):
+        assert same(index.search(queries, k), by_numpy(codes, monkeypatch, lambda exact, k=k: exact.search(queries, k)))
+    for radius in (0, 1, 2, 3, 9):
+        expected = by_numpy(codes, monkeypatch, lambda exact, r=radius: exact.within(queries, r))
+        assert same(index.within(queries, radius), expected)
+
+
+def test_codes_that_are_all_different_need_no_lists_of_members(rng, tmp_path):
+    index = BucketsIndex(64)
+    index.add(BinaryCodes.from_bits(rng.integers(0, 2, (5000, 64))))
+    index.search(index.codes_of([1]), 1)
+    assert len(index._compiled.members) == 0
+    assert index._table is None
+    index.save(tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.npy")) == 5000 * 12 + 2 * 128
+
+
+def test_one_code_that_half_of_all_share_does_not_fill_the_slots(rng, monkeypatch):
+    bits = rng.integers(0, 2, (20_000, 64))
+    bits[:8000] = bits[0]
+    codes, index = BinaryCodes.from_bits(bits), BucketsIndex(64)
+    index.add(codes)
+    queries = codes[[0, 9000]]
+    assert same(index.search(queries, 50), by_numpy(codes, monkeypatch, lambda exact: exact.search(queries, 50)))
+    assert len(index._compiled.members) == 20_000
+
+
+def test_removing_one_code_copies_nothing(rng):
+    index = BucketsIndex(32)
+    index.add(draw(rng, 10_000, 32))
+    query = index.codes_of([17])
+    assert 17 in index.search(query, 10_000).ids
+    words, table = index._codes.words, index._compiled
+    index.remove([17])
+    assert np.shares_memory(index._codes.words, words)
+    assert index._compiled is table
+    assert 17 not in index.search(query, 10_000).ids
+    assert len(index) == 9999
+
+
+def test_ids_take_four_bytes_until_one_needs_eight(rng):
+    index = ExactIndex(16)
+    index.add(draw(rng, 10, 16), np.arange(10) + 2**32 - 10)
+    assert index._codes.ids.itemsize == 4
+    index.add(draw(rng, 1, 16), [2**32])
+    assert index._codes.ids.itemsize == 8
+    assert index.ids.tolist() == list(range(2**32 - 10, 2**32 + 1))
+    assert index.contains([2**32, 2**32 + 1, 5]).tolist() == [True, False, False]
