@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -284,7 +285,7 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         case "missing":
             weights.unlink()
         case "version":
-            facts.write_text(facts.read_text().replace('"version": 3', '"version": 9'))
+            facts.write_text(json.dumps(json.loads(facts.read_text()) | {"version": 99}))
         case "method":
             facts.write_text(facts.read_text().replace('"method": "ddsh"', '"method": "dsh"'))
     with pytest.raises(ArtefactError) as caught:
