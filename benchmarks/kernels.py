@@ -83,7 +83,7 @@ class Report:
     @property
     def missed(self) -> list[dict[str, Any]]:
         """Rows whose ratio is below the target."""
-        return [row for row in self.rows if row["target"] is not None and row["ratio"] < row["target"]]
+        return [row for row in self.rows if row.get("target") and row["ratio"] < row["target"]]
 
 
 def single_queries(report: Report, title: str, index: Index, flat: Any, queries: BinaryCodes, n_flat: int) -> None:  # noqa: ANN401
