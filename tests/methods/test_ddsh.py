@@ -582,6 +582,7 @@ def test_images_with_several_labels_get_their_own_preset():
     labels = as_labels(np.eye(5, dtype=np.uint8)[np.arange(5000) % 5] | np.eye(5, dtype=np.uint8)[np.arange(5000) % 3])
     assert DDSH(16).adapted(labels).settings() == PRESETS["multilabel"]
     assert DDSH(16, preset="paper").adapted(labels).preset == "paper"
+    assert DDSH(16).adapted(labels, given=["preset"]).preset == "tuned"
     given = DDSH(16, training=Training(epochs=3, learning_rate=9.0)).adapted(labels, given=["epochs"])
     assert given.settings().training == replace(PRESETS["multilabel"].training, epochs=3)
 

@@ -182,7 +182,7 @@ def train(
     options |= {"n_train": n_train, "part": part}
     _check_trainable(dataset, source, part, needs_classes=own.card.supervision == "supervised")
     split = rule.with_options(**options).split(dataset, seed)
-    given = [name for name, value in schedule.items() if value is not None]
+    given = [name for name, value in (schedule | {"preset": preset}).items() if value is not None]
     train_rows, held = (split.train, split.train[:0]) if no_calibration else _hold_out(dataset, split)
     images, labels = SomeImages(dataset.images, train_rows), dataset.labels.take(train_rows)
     adapted = own.adapted(labels, given)
@@ -341,7 +341,9 @@ def _explain(dataset: "Dataset", source: str, split: "Split", n_train: int, chan
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the parameters that differ, such as ``epochs 24``, at any depth."""
+    """Return the parameters that differ, such as ``epochs 24``, at any depth; another preset says all by its name."""
+    if before.get("preset") != after.get("preset"):
+        return [f"preset {after['preset']}"]
     found = []
     for name, value in after.items():
         if isinstance(value, dict):

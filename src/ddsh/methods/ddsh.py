@@ -251,7 +251,7 @@ class DDSH(DeepHasher):
         On Flickr8k photos (EfficientNet-Lite 0, two seeds), three classes of 40 images scored MAP .74 instead of .69;
         classes of 100, 20, 5 and 1, at a learning rate of 0.02, .82 instead of .57.
         """
-        if isinstance(labels, MultiLabels) and self.preset == "tuned":
+        if isinstance(labels, MultiLabels) and self.preset == "tuned" and "preset" not in (given or ()):
             multi: Self = clone(self).set_params(preset="multilabel")
             if self.training is not None and given is not None:
                 chosen = {name: value for name, value in vars(self.training).items() if name in given}
