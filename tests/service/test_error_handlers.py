@@ -14,7 +14,7 @@ from ddsh.service import Settings
 @pytest.mark.parametrize(
     ("address", "status", "word"),
     [
-        ("/search", 422, "id is missing"),
+        ("/search", 422, "give id or query, one of them."),
         ("/search?id=x", 422, "integer"),
         ("/search?id=-1", 422, "id"),
         ("/search?id=1e400", 422, "id"),

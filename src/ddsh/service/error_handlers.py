@@ -53,11 +53,14 @@ async def handle_validation_error(_: Request, error: RequestValidationError) -> 
     """Handle invalid path and query parameters; the first three are named."""
     problems = []
     for each in error.errors()[:3]:
-        name = each["loc"][-1] if each["loc"] else "request"
+        # The number of a repeated parameter says less than its name.
+        name = next((part for part in reversed(each["loc"]) if isinstance(part, str)), "request")
         if each["type"] == "extra_forbidden":
             problems.append(f"unknown parameter {name}")
         elif each["type"] == "missing":
             problems.append(f"{name} is missing")
+        elif each["type"] == "value_error":  # raised by a schema, which says all
+            problems.append(each["msg"].removeprefix("Value error, "))
         else:
             problems.append(f"{name}: {each['msg']}, got {_shorten(repr(each.get('input')), 60)}")
     return error_response(422, "; ".join(problems) + ".")
