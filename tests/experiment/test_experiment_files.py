@@ -1,5 +1,6 @@
 """Every file in experiments/ can be run, and what it is drawn as can be drawn."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_there_are_experiments():
 def test_its_dataset_protocol_and_backbone_are_known(path):
     spec = read_spec(path)
     assert spec.dataset in DATASETS
-    assert spec.split_rule().name == spec.protocol.removesuffix("-validation")
+    assert spec.split_rule().name == re.sub(r"-(validation|held-out-\d+)$", "", spec.protocol)
     assert spec.quicker().split_rule().name.startswith(spec.split_rule().name)
     assert spec.backbone is None or spec.backbone.name in BACKBONES
 

@@ -90,6 +90,31 @@ def test_the_slope_of_a_loss_makes_one_open_bit_exact(rng, loss):
         assert np.allclose(loss.values(products + bit, similarity, 6), expected)
 
 
+def test_a_ridge_trains_towards_the_codes_where_the_loss_on_pairs_is_flat(images):
+    seen = []
+
+    class Watched(DDSH):
+        def _begin_epoch(self, number):
+            found = super()._begin_epoch(number)
+            seen.append(
+                (self._least_squares.double(), self._targets.double(), torch.from_numpy(self._S_gamma).double())
+            )
+            return found
+
+    ridge, c = 1e-3, 8
+    method = Watched(**_make(ridge=ridge).get_params()).fit(*images)
+    for codes, omega, similarity in seen:
+        h = codes.clone().requires_grad_()
+        # Per image: the mean over Omega of (s - b.h / c)^2, and the ridge in the same unit.
+        loss = L2Loss().mean(h @ omega.T, similarity, c) * len(h) + ridge * h.square().sum() / c**2
+        loss.backward()
+        assert h.grad is not None
+        assert h.grad.abs().max() < 1e-5
+    distances = method.encode(images[0]).hamming(method.encode(images[0])).astype(float)
+    same = images[1][:, None] == images[1]
+    assert distances[same].mean() + 2 < distances[~same].mean()
+
+
 # Three classes cannot all be c bits apart, so that with S = -1 much of the objective stays.
 @pytest.mark.parametrize(("dissimilar", "share"), [("balanced", 0.25), ("minus-one", 0.6)])
 def test_training_separates_the_classes_and_lowers_the_objective(images, dissimilar, share):
@@ -307,6 +332,8 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"n_bits": 0}, lambda x, y: (x, y), "n_bits"),
         ({"preset": "papr"}, lambda x, y: (x, y), "Did you mean 'paper'"),
         ({"loss": "l3"}, lambda x, y: (x, y), "Known: l2"),
+        ({"ridge": -0.1}, lambda x, y: (x, y), "ridge must be 0 or more"),
+        ({"ridge": 0.1, "loss": "logistic"}, lambda x, y: (x, y), "A ridge solves the L2 loss"),
         ({"backbone": Backbone(Tiny(), n_frozen=3)}, lambda x, y: (x, y), "has 2 stages"),
         (
             {"backbone": Backbone(Tiny(), n_frozen=1), "training": replace(FAST, crop=1)},
@@ -599,13 +626,16 @@ def test_few_images_get_a_smaller_omega_and_schedule():
     schedule = PRESETS["tuned"].training
     assert settings.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
     assert DDSH(16).adapted(several(150)).settings().n_omega == 75
+    half = DDSH(16, preset="multilabel").adapted(several(500)).settings()
+    assert half == replace(PRESETS["multilabel"], n_omega=250)
 
 
 @pytest.mark.parametrize("cls", [DDSH, DDSH0, DDSHMAC])
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_enough_images_change_nothing(cls, preset):
     method = cls(16, preset=preset)
-    enough = max(200, 4 * method.settings().training.batch_size)
+    settings = method.settings()
+    enough = max(2 * settings.n_omega, 4 * settings.training.batch_size)
     assert method.adapted(several(enough)) is method
     assert method.adapted(several(5000)) is method
 
