@@ -27,8 +27,8 @@ class BucketsIndex(Index):
 
     A query probes its own bucket, then those one bit away, two bits and so on, until it has enough rows; as soon as the
     next round of probes would cost more than comparing the query with the code of every bucket, that is done instead.
-    With numba, probes end at two bits; further buckets are found by multi-index hashing or by a scan, whichever costs
-    less for the query. The table is built at the first search. Codes added later with larger ids are compared one by
+    With numba, probes end at two bits; further buckets are found by their distances to the codes that most rows share.
+    The table is built at the first search. Codes added later with larger ids are compared one by
     one until they are an eighth of the table; then it is rebuilt.
 
     Parameters
@@ -76,18 +76,17 @@ class BucketsIndex(Index):
         parts = []
         for offsets, row, distance in (found, (others[0], tail[others[1]], others[2])):
             query = np.repeat(np.arange(len(queries)), np.diff(offsets))
-            parts.append(Matches(query, row.astype(np.int64), distance))
+            parts.append(Matches(query, row, distance))
         matches = nearest_first(Matches.join(parts), k)
         offsets = np.concatenate([[0], np.cumsum(matches.counts(len(queries)))])
-        return offsets, matches.row.astype(np.uint32), matches.distance
+        return offsets, matches.row, matches.distance
 
     def compiled_table(self, kernels: ModuleType) -> CompiledTable:
         """Return the table for compiled kernels, which may lack some of the last rows."""
         if self._compiled is None or self._codes.n_rows - self._compiled.n_rows > _MAX_TAIL * self._compiled.n_rows:
             table = self._current_table()
-            self._compiled = CompiledTable.build(kernels, table, self._codes.words[: len(table.members)])
-            if not len(self._compiled.starts):
-                self._table = None  # its lists would take more room than the codes
+            words = self._codes.words[: len(table.members)]
+            self._compiled, self._table = CompiledTable.build(kernels, table, words)
         return self._compiled
 
     def _current_table(self) -> HashTable:
