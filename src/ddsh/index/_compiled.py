@@ -17,8 +17,11 @@ _BLOCK = 128
 _COST_OF_A_PROBE = 32
 """Cost of one look into a hash table, in codes that a scan compares in the same time."""
 
-_SORTED_SHARE = 13
-"""A level with more rows than all of them >> 13 is sorted by marking bits, which costs one pass over all rows."""
+_CHUNK = 32 * _BLOCK
+"""Codes that many queries are compared with before the next ones, so that they stay in the cache."""
+
+_DIGIT = 11
+"""Bits of a digit when rows are sorted by counting."""
 
 MAX_EQUAL = 64
 """Most equal codes in a hash table without buckets, because each of them has a slot."""
@@ -64,41 +67,52 @@ def _distance(code, query):
 
 
 @_inner
-def _is_any_within(flat, n_words, query, limit):
-    """Return whether any of the codes, one after the other in `flat`, lies within a distance of 0 or more.
+def _next_near(flat, n_words, start, stop, query, limit):
+    """Return the first block of codes, from `start` on, in which one lies within a distance; `stop` if there is none.
 
-    The difference to the limit is negative for those; its sign costs less than a comparison. Loops over codes of one or
-    two words become vector instructions.
+    The difference to the limit is negative for such a code; its sign costs less than a comparison. Loops over codes of
+    one or two words become vector instructions.
     """
-    signs, beyond = np.uint64(0), np.uint64(limit + 1)
-    if n_words == 1:
-        asked = query[0]
-        for place in range(len(flat)):
-            signs |= _popcount(flat[place] ^ asked) - beyond
-    elif n_words == 2:
-        first, second = query[0], query[1]
-        for place in range(len(flat) // 2):
-            signs |= _popcount(flat[2 * place] ^ first) + _popcount(flat[2 * place + 1] ^ second) - beyond
-    else:
-        for start in range(0, len(flat), n_words):
-            signs |= np.uint64(_distance(flat[start : start + n_words], query)) - beyond
-    return signs >> _SIGN == 1
+    beyond = np.uint64(limit + 1)
+    for first in range(start, stop, _BLOCK):
+        block = flat[first * n_words : min(first + _BLOCK, stop) * n_words]
+        signs = np.uint64(0)
+        if n_words == 1:
+            asked = query[0]
+            for place in range(len(block)):
+                signs |= _popcount(block[place] ^ asked) - beyond
+        elif n_words == 2:
+            one, two = query[0], query[1]
+            for place in range(len(block) // 2):
+                signs |= _popcount(block[2 * place] ^ one) + _popcount(block[2 * place + 1] ^ two) - beyond
+        else:
+            for place in range(0, len(block), n_words):
+                signs |= np.uint64(_distance(block[place : place + n_words], query)) - beyond
+        if signs >> _SIGN == 1:
+            return first
+    return stop
 
 
 @_inner
-def _collect(flat, n_words, query, limit, places):
-    """Write the places of the codes within a distance; return how many there are."""
-    count = 0
+def _collect(flat, n_words, start, stop, query, limit, places):
+    """Write the codes of one block that lie within a distance; return the end of the block and how many there are."""
+    end, count = min(start + _BLOCK, stop), 0
+    block = flat[start * n_words : end * n_words]
     if n_words == 1:
         asked, most = query[0], np.uint64(limit)
-        for place in range(len(flat)):
-            places[count] = place
-            count += _popcount(flat[place] ^ asked) <= most
-        return count
-    for place in range(len(flat) // n_words):
-        places[count] = place
-        count += _distance(flat[place * n_words : (place + 1) * n_words], query) <= limit
-    return count
+        for place in range(len(block)):
+            places[count] = start + place
+            count += _popcount(block[place] ^ asked) <= most
+    elif n_words == 2:
+        one, two, most = query[0], query[1], np.uint64(limit)
+        for place in range(end - start):
+            places[count] = start + place
+            count += _popcount(block[2 * place] ^ one) + _popcount(block[2 * place + 1] ^ two) <= most
+    else:
+        for place in range(end - start):
+            places[count] = start + place
+            count += _distance(block[place * n_words : (place + 1) * n_words], query) <= limit
+    return end, count
 
 
 @_inner
@@ -149,28 +163,28 @@ def scan_nearest(words, skip, queries, k, radius, rows, distances, counts):
     limits = np.full(n_queries, radius)
     at_distance = np.zeros((n_queries, 64 * n_words + 1), np.int64)
     places = np.empty(_BLOCK + 1, np.int64)
-    for first in range(0, len(words), _BLOCK):
-        block = flat[first * n_words : (first + _BLOCK) * n_words]
+    for chunk in range(0, len(words), _CHUNK):
+        stop = min(chunk + _CHUNK, len(words))
         for query in range(n_queries):
-            limit = limits[query]
-            if limit < 0 or not _is_any_within(block, n_words, queries[query], limit):
-                continue
-            here, inside = n_found[query], n_inside[query]
-            for place in places[: _collect(block, n_words, queries[query], limit, places)]:
-                row = first + place
-                distance = _distance(words[row], queries[query])
-                if distance > limit or _is_skipped(skip, row):
-                    continue
-                found_row[query, here], found_distance[query, here] = row, distance
-                here += 1
-                inside += 1
-                at_distance[query, distance] += 1
-                # Later rows lose ties: with k rows within a distance, only nearer ones count from here on.
-                while inside >= k and limit >= 0:
-                    inside -= at_distance[query, limit]
-                    limit -= 1
-            if here + _BLOCK > size:
-                here = _drop_far(found_row[query], found_distance[query], here, limit + 1, k - inside)
+            asked, limit, here, inside = queries[query], limits[query], n_found[query], n_inside[query]
+            first = stop if limit < 0 else _next_near(flat, n_words, chunk, stop, asked, limit)
+            while first < stop:
+                first, n_places = _collect(flat, n_words, first, stop, asked, limit, places)
+                for row in places[:n_places]:
+                    distance = _distance(words[row], asked)
+                    if distance > limit or _is_skipped(skip, row):
+                        continue
+                    found_row[query, here], found_distance[query, here] = row, distance
+                    here += 1
+                    inside += 1
+                    at_distance[query, distance] += 1
+                    # Later rows lose ties: with k rows within a distance, only nearer ones count from here on.
+                    while inside >= k and limit >= 0:
+                        inside -= at_distance[query, limit]
+                        limit -= 1
+                if here + _BLOCK > size:
+                    here = _drop_far(found_row[query], found_distance[query], here, limit + 1, k - inside)
+                first = stop if limit < 0 else _next_near(flat, n_words, first, stop, asked, limit)
             n_found[query], n_inside[query], limits[query] = here, inside, limit
     for query in range(n_queries):
         count, first, last = n_found[query], query * k, query * k + k
@@ -185,20 +199,18 @@ def scan_within(words, skip, query, radius):
     n_words, flat = words.shape[1], words.reshape(-1)
     found_row, found_distance = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint16)
     places = np.empty(_BLOCK + 1, np.int64)
-    count = 0
-    for first in range(0, len(words), _BLOCK):
-        block = flat[first * n_words : (first + _BLOCK) * n_words]
-        if not _is_any_within(block, n_words, query, radius):
-            continue
+    count, first = 0, _next_near(flat, n_words, 0, len(words), query, radius)
+    while first < len(words):
         if count + _BLOCK > len(found_row):
             more_row, more_distance = np.empty(2 * count + _BLOCK, np.uint32), np.empty(2 * count + _BLOCK, np.uint16)
             more_row[:count], more_distance[:count] = found_row[:count], found_distance[:count]
             found_row, found_distance = more_row, more_distance
-        for place in places[: _collect(block, n_words, query, radius, places)]:
-            row = first + place
+        first, n_places = _collect(flat, n_words, first, len(words), query, radius, places)
+        for row in places[:n_places]:
             if not _is_skipped(skip, row):
                 found_row[count], found_distance[count] = row, _distance(words[row], query)
                 count += 1
+        first = _next_near(flat, n_words, first, len(words), query, radius)
     rows, distances = np.empty(count, np.int64), np.empty(count, np.int64)
     _sort_by_distance(found_row[:count], found_distance[:count], rows, distances)
     return rows, distances
@@ -349,7 +361,7 @@ def _n_probes(n_bits, level):
 
 @_kernel(types.void(_WORDS, _WORDS, _INT, _OUT_NUMBERS))
 def fill_rings(codes, centres, n_bits, rings):
-    """Write the ring of each code: the number of its nearest centre, times `n_bits` plus one, plus the distance to it."""
+    """Write the ring of each code: the number of its nearest centre times ``n_bits + 1``, plus its distance to it."""
     for number in range(len(codes)):
         nearest, at = n_bits + 1, 0
         for centre in range(len(centres)):
@@ -357,6 +369,37 @@ def fill_rings(codes, centres, n_bits, rings):
             if distance < nearest:
                 nearest, at = distance, centre
         rings[number] = at * (n_bits + 1) + nearest
+
+
+@_inner
+def _sort_rows(rows, spare):
+    """Sort rows; `spare` has room for as many."""
+    if len(rows) <= 64:
+        for place in range(1, len(rows)):
+            row = rows[place]
+            while place > 0 and rows[place - 1] > row:
+                rows[place] = rows[place - 1]
+                place -= 1
+            rows[place] = row
+        return
+    largest = rows.max()
+    source, target = rows, spare[: len(rows)]
+    shift, n_passes = 0, 0
+    while largest >> shift > 0:
+        starts = np.zeros((1 << _DIGIT) + 1, np.int64)
+        for row in source:
+            starts[((row >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
+        for digit in range(1 << _DIGIT):
+            starts[digit + 1] += starts[digit]
+        for row in source:
+            digit = (row >> shift) & ((1 << _DIGIT) - 1)
+            target[starts[digit]] = row
+            starts[digit] += 1
+        source, target = target, source
+        shift += _DIGIT
+        n_passes += 1
+    if n_passes & 1:
+        rows[:] = source
 
 
 @_inner
@@ -408,7 +451,7 @@ def _take_first(near, starts, members, skip, rows):
                 break
             count = size
     if len(near) > 1:
-        rows[:count].sort()
+        _sort_rows(rows[:count], np.empty(count, np.int64))
     return count
 
 
@@ -445,17 +488,16 @@ def _visit(first, last, table, skip, query, room, nearest, at_distance, places, 
     """Keep the buckets from `first` to `last` that can hold one of the `room` nearest rows, ties included."""
     codes, starts, members = table[1], table[2], table[3]
     n_words, flat = codes.shape[1], codes.reshape(-1)
-    for start in range(first, last, _BLOCK):
-        block = flat[start * n_words : min(start + _BLOCK, last) * n_words]
-        if not _is_any_within(block, n_words, query, state[0]):
-            continue
-        for place in places[: _collect(block, n_words, query, state[0], places)]:
-            bucket = start + place
+    start = _next_near(flat, n_words, first, last, query, state[0])
+    while start < last:
+        start, n_places = _collect(flat, n_words, start, last, query, state[0], places)
+        for bucket in places[:n_places]:
             distance = _distance(codes[bucket], query)
             if nearest <= distance <= state[0]:
                 n_rows = _count_rows(bucket, starts, members, skip, room)
                 if n_rows > 0:
                     state = _admit(bucket, distance, n_rows, room, at_distance, near, near_distance, state)
+        start = _next_near(flat, n_words, start, last, query, state[0])
     return state
 
 
@@ -578,35 +620,16 @@ def _append_rows(bucket, starts, members, skip, rows, end):
             return end
         rows[end] = bucket
         return end + 1
+    inside = members[starts[bucket] : starts[bucket + 1]]
     if len(skip) == 0:
-        size = np.int64(starts[bucket + 1] - starts[bucket])
-        rows[end : end + size] = members[starts[bucket] : starts[bucket + 1]]
-        return end + size
-    for member in members[starts[bucket] : starts[bucket + 1]]:
+        for place in range(len(inside)):
+            rows[end + place] = inside[place]
+        return end + len(inside)
+    for member in inside:
         if not _is_skipped(skip, member):
             rows[end] = member
             end += 1
     return end
-
-
-@_inner
-def _sort_rows(rows, marks):
-    """Sort different rows; `marks` has a bit for every row and is zero before and after."""
-    if len(rows) <= (64 * len(marks)) >> _SORTED_SHARE:
-        rows.sort()
-        return
-    for row in rows:
-        marks[row >> 6] |= _ONE << np.uint64(row & 63)
-    count = 0
-    for place in range(len(marks)):
-        rest = marks[place]
-        if rest != 0:
-            marks[place] = 0
-        while rest != 0:
-            lowest = rest & (~rest + _ONE)
-            rows[count] = 64 * place + np.int64(_popcount(lowest - _ONE))
-            count += 1
-            rest ^= lowest
 
 
 @_kernel(_FOUND(_TABLE, _BYTES, _CODE, _INT, _INT))
@@ -634,7 +657,7 @@ def table_within(table, skip, query, n_bits, radius):
     for place in range(count):
         n_rows += _count_rows(near[place], starts, members, skip, _ALL)
     rows, distances = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-    marks = np.empty(0, np.uint64)
+    spare = np.empty(0, np.int64)
     end = 0
     for level in range(radius + 1):
         start, n_near = end, 0
@@ -644,45 +667,68 @@ def table_within(table, skip, query, n_bits, radius):
                 end = _append_rows(near[place], starts, members, skip, rows, end)
         distances[start:end] = level
         if n_near > 1:
-            if len(marks) == 0:
-                marks = np.zeros((max(len(members), len(codes)) + 63) >> 6, np.uint64)
-            _sort_rows(rows[start:end], marks)
+            if len(spare) < end - start:
+                spare = np.empty(end - start, np.int64)
+            _sort_rows(rows[start:end], spare)
     return rows, distances
 
 
 @_inner
-def _enter_rows(start, stop, label, first, members, looks, skip, query, rule, best, count):
-    """Enter rows at the label distance `label` into the heap `best`; return its size."""
-    weight, near_label, near_look, look_bits, radius = rule
-    n_words, flat = looks.shape[1], looks.reshape(-1)
-    for block in range(start, stop, _BLOCK):
-        end = min(block + _BLOCK, stop)
-        furthest = _furthest(rule, best, count)
-        limit = furthest - weight * label
-        if label <= near_label:
-            limit = max(limit, min(near_look, furthest))
-        if limit < 0 or not _is_any_within(flat[block * n_words : end * n_words], n_words, query, limit):
-            continue
-        for place in range(block, end):
-            look = _distance(looks[place], query)
-            if look > limit:
-                continue
-            distance = look
-            if look > near_look or label > near_label:
-                distance += weight * label
-            row = np.int64(members[place]) if len(members) > 0 else place + first
-            combined = (np.uint64(distance * (look_bits + 1) + look) << _HALF) | np.uint64(row)
-            if distance <= radius and (count < len(best) or combined < best[0]) and not _is_skipped(skip, row):
-                count = _push(best, count, combined)
-    return count
+def _look_limit(label, rule, best, count):
+    """Return the most look bits by which a row may differ that is among the nearest, at a label distance or more."""
+    weight, near_label, near_look, look_bits, furthest = rule
+    if count == len(best):
+        furthest = min(furthest, np.int64(best[0] >> _HALF) // (look_bits + 1))
+    limit = furthest - weight * label
+    return max(limit, min(near_look, furthest)) if label <= near_label else limit
 
 
 @_inner
-def _furthest(rule, best, count):
-    """Return the largest distance that a row may have to be among the nearest."""
-    if count < len(best):
-        return rule[4]
-    return min(rule[4], np.int64(best[0] >> _HALF) // (rule[3] + 1))
+def _enter_ring(start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count):
+    """Enter the rows of the buckets from `start` to `stop` into the heap `best`; return its size.
+
+    All of them are at the label distance `gap` or further. Their look bits lie side by side.
+    """
+    codes, starts, members = table[1], table[2], table[3]
+    weight, near_label, near_look, look_bits, radius = rule
+    n_words, flat = looks.shape[1], looks.reshape(-1)
+    has_buckets = len(starts) > 0
+    last = np.int64(starts[stop]) if has_buckets else stop
+    limit = _look_limit(gap, rule, best, count)
+    if limit < 0:
+        return count
+    block = _next_near(flat, n_words, np.int64(starts[start]) if has_buckets else start, last, look_query, limit)
+    bucket = start
+    places = np.empty(_BLOCK + 1, np.int64)
+    while block < last:
+        if has_buckets:
+            above = stop
+            while above - bucket > 1:
+                middle = (bucket + above) >> 1
+                if starts[middle] <= block:
+                    bucket = middle
+                else:
+                    above = middle
+        block, n_places = _collect(flat, n_words, block, last, look_query, limit, places)
+        for place in places[:n_places]:
+            look = _distance(looks[place], look_query)
+            row = place + first
+            if has_buckets:
+                row = np.int64(members[place])
+                while starts[bucket + 1] <= place:
+                    bucket += 1
+            else:
+                bucket = place
+            label = _distance(codes[bucket], label_query)
+            distance = look if look <= near_look and label <= near_label else look + weight * label
+            combined = (np.uint64(distance * (look_bits + 1) + look) << _HALF) | np.uint64(row)
+            if distance <= radius and (count < len(best) or combined < best[0]) and not _is_skipped(skip, row):
+                count = _push(best, count, combined)
+        limit = _look_limit(gap, rule, best, count)
+        if limit < 0:
+            break
+        block = _next_near(flat, n_words, block, last, look_query, limit)
+    return count
 
 
 @_kernel(
@@ -732,27 +778,19 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, firs
     int
         Number of entries; the heap is not sorted.
     """
-    codes, starts, members = table[1], table[2], table[3]
-    weight, near_label = rule[0], rule[1]
     to_centres = _to_centres(table, label_query)
-    n_centres = max(1, len(to_centres))
+    if len(to_centres) == 0:
+        n_codes = len(table[1])
+        return _enter_ring(0, n_codes, 0, table, looks, skip, label_query, look_query, rule, first, best, count)
     for gap in range(n_bits + 1):
-        if gap > near_label and weight * gap > _furthest(rule, best, count):
+        if _look_limit(gap, rule, best, count) < 0:
             break
-        for centre in range(n_centres):
+        for centre in range(len(to_centres)):
             for side in range(2 if gap > 0 else 1):
-                start, stop = 0, len(codes) if gap == 0 else 0
-                if len(to_centres) > 0:
-                    distance = to_centres[centre] + (gap if side == 1 else -gap)
-                    start, stop = _ring(table, n_bits, centre, distance)
-                for bucket in range(start, stop):
-                    label = _distance(codes[bucket], label_query)
-                    if label > near_label and weight * label > _furthest(rule, best, count):
-                        continue
-                    begin, end = bucket, bucket + 1
-                    if len(starts) > 0:
-                        begin, end = np.int64(starts[bucket]), np.int64(starts[bucket + 1])
-                    count = _enter_rows(
-                        begin, end, label, first, members, looks, skip, look_query, rule, best, count
+                distance = to_centres[centre] + (gap if side == 1 else -gap)
+                start, stop = _ring(table, n_bits, centre, distance)
+                if start < stop:
+                    count = _enter_ring(
+                        start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count
                     )
     return count

@@ -12,7 +12,7 @@ from ddsh.index._hashtable import HashTable
 from ddsh.index._matches import Words
 
 _SLOTS_PER_CODE = 1.75
-_MAX_CENTRES = 256
+_MAX_CENTRES = 32
 _CODES_PER_CENTRE = 64
 
 

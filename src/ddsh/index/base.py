@@ -115,6 +115,11 @@ class Index(ABC):
         return np.delete(ids, self._codes.dead_rows()) if self._codes.n_dead else ids
 
     @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes, including those that are mapped from files."""
+        return self._codes.ids.nbytes + self._codes.words.nbytes
+
+    @property
     def codes(self) -> CodesById:
         """The codes in rows that are sorted by id; not a copy."""
         return self._codes

@@ -1,6 +1,6 @@
 """Hash table index: the field's lookup protocol, with exact results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +44,17 @@ class BucketsIndex(Index):
         super().__init__(n_bits)
         self._table: HashTable | None = None
         self._compiled: CompiledTable | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes, including those that are mapped from files."""
+        arrays: Iterable[NDArray[Any]] = ()
+        if self._compiled is not None:  # the other table has the same arrays
+            arrays = self._compiled.arrays
+        elif self._table is not None:
+            arrays = self._table.to_arrays().values()
+        own = self._codes.words
+        return super().nbytes + sum(array.nbytes for array in arrays if not np.may_share_memory(array, own))
 
     def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Matches:
         words = self._codes.words
