@@ -296,6 +296,8 @@ def make_tables(content: dict[str, Any]) -> str:
     for row in content["rows"]:
         if "recall" in row:
             lines.append(f"| {row['what']} | {row['codes']:,} | {row['ms']:.3f} | {row['recall']:.3f} |")
+    if "note" in content["machine"]:
+        lines += ["", f"Measured on {content['machine']['note']}."]
     return "\n".join(lines)
 
 
