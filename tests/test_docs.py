@@ -206,6 +206,16 @@ def test_the_table_of_altered_copies_is_that_of_the_benchmark():
     assert f"<!-- lookalike -->\n\n{table}\n\n<!-- end lookalike -->" in page
 
 
+def test_the_table_of_compiled_indexes_is_that_of_the_benchmark(monkeypatch):
+    pytest.importorskip("faiss")
+    pytest.importorskip("usearch")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = load_file(ROOT / "benchmarks" / "kernels.py")
+    tables = benchmark.make_tables(json.loads((ROOT / "benchmarks" / "kernels.json").read_text()))
+    page = benchmark.PAGE.read_text()
+    assert f"<!-- kernels -->\n\n{tables}\n\n<!-- end kernels -->" in page
+
+
 def layer_drawing():
     """The layers as text, the top one first."""
     layers = load_file(ROOT / "tests" / "test_layers.py").LAYERS

@@ -38,7 +38,7 @@ def draw(rng, n_codes, n_bits, n_kinds=8, flipped=0.03):
 
 @pytest.mark.parametrize("n_bits", [12, 17, 32, 48, 64, 100])
 @pytest.mark.parametrize("flipped", [0.005, 0.03, 0.5])
-def test_every_distance_is_found_by_probes_lists_and_scans(rng, monkeypatch, n_bits, flipped):
+def test_every_distance_is_found_by_probes_rings_and_scans(rng, monkeypatch, n_bits, flipped):
     codes, queries = draw(rng, 40_000, n_bits, flipped=flipped), draw(rng, 12, n_bits, flipped=0.1)
     index = BucketsIndex(n_bits)
     index.add(codes)
@@ -47,6 +47,56 @@ def test_every_distance_is_found_by_probes_lists_and_scans(rng, monkeypatch, n_b
     for radius in (0, 1, 2, 3, 9):
         expected = by_numpy(codes, monkeypatch, lambda exact, r=radius: exact.within(queries, r))
         assert same(index.within(queries, radius), expected)
+
+
+def test_a_ring_holds_the_codes_at_one_distance_from_their_nearest_centre(rng):
+    index = BucketsIndex(48)
+    index.add(draw(rng, 20_000, 48))
+    index.search(index.codes_of([1]), 1)
+    _, codes, starts, members, centres, ring_starts = index._compiled.arrays
+    assert np.array_equal(np.sort(members), np.arange(20_000))
+    assert np.array_equal(index._codes.words[members], np.repeat(codes, np.diff(starts), axis=0))
+    distances = np.bitwise_count(codes[:, 0, None] ^ centres[:, 0])
+    rings = np.repeat(np.arange(len(ring_starts) - 1), np.diff(ring_starts))
+    assert np.array_equal(rings // 49, distances.argmin(axis=1))
+    assert np.array_equal(rings % 49, distances.min(axis=1))
+
+
+def test_a_saved_table_is_in_the_order_of_its_rings_and_stays_mapped(rng, tmp_path):
+    index = BucketsIndex(48)
+    index.add(draw(rng, 20_000, 48))
+    index.search(index.codes_of([1]), 1)
+    index.save(tmp_path)
+    loaded = BucketsIndex.load(tmp_path)
+    table = loaded._table
+    loaded.search(index.codes_of([1]), 1)
+    assert loaded._table is table
+    assert loaded._compiled.members is table.members
+
+
+@pytest.mark.parametrize("n_rows", [2, 64, 65, 3000])
+def test_many_rows_at_one_distance_come_in_the_order_of_their_ids(rng, monkeypatch, n_rows):
+    bits = np.zeros((10_000, 24), np.uint8)
+    some = rng.permutation(10_000)[:n_rows]
+    bits[:, 20:] = 1
+    bits[some, 20:] = 0
+    bits[some, rng.integers(0, 20, n_rows)] = 1
+    codes, index = BinaryCodes.from_bits(bits), BucketsIndex(24)
+    index.add(codes)
+    query = BinaryCodes.from_bits(np.zeros((1, 24), np.uint8))
+    assert index.within(query, 1).ids.tolist() == np.sort(some).tolist()
+    assert same(index.search(query, n_rows), by_numpy(codes, monkeypatch, lambda exact: exact.search(query, n_rows)))
+
+
+def test_the_size_of_an_index_is_that_of_its_arrays(rng):
+    index = BucketsIndex(64)
+    index.add(BinaryCodes.from_bits(rng.integers(0, 2, (5000, 64))))
+    assert index.nbytes == 12 * 5000
+    index.search(index.codes_of([1]), 1)
+    assert index.nbytes == 12 * 5000 + index._compiled.arrays[0].nbytes
+    exact = ExactIndex(64)
+    exact.add(index.codes_of(np.arange(10)))
+    assert exact.nbytes == 120
 
 
 def test_codes_that_are_all_different_need_no_lists_of_members(rng, tmp_path):

@@ -29,6 +29,7 @@ class CodesById:
     def __init__(self, ids: NDArray[Any], words: Words) -> None:
         self._ids, self._words = ids, words
         self._count = len(ids)
+        self._offset = _offset(ids)
         self._dead: NDArray[np.uint8] = np.empty(0, np.uint8)
         self.n_dead = 0
 
@@ -67,13 +68,11 @@ class CodesById:
         is_dead: NDArray[np.bool_] = (self._dead[rows >> 3] >> (rows & 7) & 1).astype(np.bool_)
         return is_dead
 
-    def ids_at(self, rows: NDArray[Any]) -> Integers:
+    def ids_at(self, rows: Integers) -> Integers:
         """Return the ids of rows."""
-        ids: Integers
-        if self._count and int(self._ids[self._count - 1]) - int(self._ids[0]) == self._count - 1:  # none is left out
-            ids = np.add(rows, self._ids[0], dtype=np.int64)
-        else:
-            ids = self._ids[rows].astype(np.int64, copy=False)
+        if self._offset is None:
+            return self._ids[rows].astype(np.int64, copy=False)
+        ids: Integers = np.add(rows, self._offset) if self._offset else rows
         return ids
 
     def find(self, ids: Integers) -> tuple[Integers, NDArray[np.bool_]]:
@@ -99,7 +98,7 @@ class CodesById:
             self.drop_dead()
             places = np.searchsorted(self.ids, ids)
             self._ids, self._words = np.insert(self.ids, places, ids), np.insert(self.words, places, words, axis=0)
-            self._count = len(self._ids)
+            self._count, self._offset = len(self._ids), _offset(self._ids)
             return False
         count = self._count + len(ids)
         if count > len(self._ids):
@@ -110,7 +109,7 @@ class CodesById:
             self._ids[: self._count], self._words[: self._count] = old_ids, old_words
         self._ids[self._count : count] = ids
         self._words[self._count : count] = words
-        self._count = count
+        self._count, self._offset = count, _offset(self._ids[:count])
         if self.n_dead:
             self._dead = np.pad(self._dead, (0, max(0, (count + 7) // 8 - len(self._dead))))
         return True
@@ -131,7 +130,15 @@ class CodesById:
         if self.n_dead:
             rows = self.dead_rows()
             self._ids, self._words = np.delete(self.ids, rows), np.delete(self.words, rows, axis=0)
-            self._count, self.n_dead = len(self._ids), 0
+            self._count, self.n_dead, self._offset = len(self._ids), 0, _offset(self._ids)
+
+
+def _offset(ids: NDArray[Any]) -> int | None:
+    """Return the first id if all others follow without a gap, so that row and id differ by that number."""
+    if not len(ids):
+        return 0
+    first = int(ids[0])
+    return first if int(ids[-1]) - first == len(ids) - 1 else None
 
 
 def to_words(codes: BinaryCodes) -> Words:

@@ -14,17 +14,14 @@ from numba.extending import intrinsic
 _BLOCK = 128
 """Codes that are compared by vector instructions before the next decision."""
 
-_COST_OF_A_PROBE = 16
+_COST_OF_A_PROBE = 32
 """Cost of one look into a hash table, in codes that a scan compares in the same time."""
 
-_COST_OF_A_CANDIDATE = 8
-"""The same for a code from a list of codes with an equal part."""
+_CHUNK = 32 * _BLOCK
+"""Codes that many queries are compared with before the next ones, so that they stay in the cache."""
 
-_PART = 16
-"""Bits of a part in multi-index hashing."""
-
-_SORTED_SHARE = 13
-"""A level with more rows than all of them >> 13 is sorted by marking bits, which costs one pass over all rows."""
+_DIGIT = 11
+"""Bits of a digit when rows are sorted by counting."""
 
 MAX_EQUAL = 64
 """Most equal codes in a hash table without buckets, because each of them has a slot."""
@@ -33,7 +30,7 @@ _MAX_DISTANCE = 1024
 _ALL = 1 << 62
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
-_LOW_PART = np.uint64(0xFFFF)
+_SIGN = np.uint64(63)
 
 _INT = types.int64
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -42,7 +39,7 @@ _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
 _CODE = types.Array(types.uint64, 1, "C")
 _OUT_NUMBERS = types.Array(types.uint32, 1, "C")
 _OUT_INTEGERS = types.Array(types.int64, 1, "C")
-_FOUND = types.Tuple((_OUT_NUMBERS, _OUT_INTEGERS))
+_FOUND = types.Tuple((_OUT_INTEGERS, _OUT_INTEGERS))
 
 _inner = njit(nogil=True)
 
@@ -70,48 +67,52 @@ def _distance(code, query):
 
 
 @_inner
-def _count_1(words, query, limit):
-    count = 0
-    for row in range(len(words)):
-        count += _popcount(words[row] ^ query) <= limit
-    return count
+def _next_near(flat, n_words, start, stop, query, limit):
+    """Return the first block of codes, from `start` on, in which one lies within a distance; `stop` if there is none.
+
+    The difference to the limit is negative for such a code; its sign costs less than a comparison. Loops over codes of
+    one or two words become vector instructions.
+    """
+    beyond = np.uint64(limit + 1)
+    for first in range(start, stop, _BLOCK):
+        block = flat[first * n_words : min(first + _BLOCK, stop) * n_words]
+        signs = np.uint64(0)
+        if n_words == 1:
+            asked = query[0]
+            for place in range(len(block)):
+                signs |= _popcount(block[place] ^ asked) - beyond
+        elif n_words == 2:
+            one, two = query[0], query[1]
+            for place in range(len(block) // 2):
+                signs |= _popcount(block[2 * place] ^ one) + _popcount(block[2 * place + 1] ^ two) - beyond
+        else:
+            for place in range(0, len(block), n_words):
+                signs |= np.uint64(_distance(block[place : place + n_words], query)) - beyond
+        if signs >> _SIGN == 1:
+            return first
+    return stop
 
 
 @_inner
-def _count_2(words, first, second, limit):
-    count = 0
-    for row in range(len(words) // 2):
-        count += _popcount(words[2 * row] ^ first) + _popcount(words[2 * row + 1] ^ second) <= limit
-    return count
-
-
-@_inner
-def _count_within(flat, n_words, query, limit):
-    """Return how many codes, one after the other in `flat`, lie within a distance; one or two words are vectorised."""
-    if n_words == 1:
-        return _count_1(flat, query[0], np.uint64(limit))
-    if n_words == 2:
-        return _count_2(flat, query[0], query[1], np.uint64(limit))
-    count = 0
-    for start in range(0, len(flat), n_words):
-        count += _distance(flat[start : start + n_words], query) <= limit
-    return count
-
-
-@_inner
-def _collect(flat, n_words, query, limit, places):
-    """Write the places of the codes within a distance; return how many there are."""
-    count = 0
+def _collect(flat, n_words, start, stop, query, limit, places):
+    """Write the codes of one block that lie within a distance; return the end of the block and how many there are."""
+    end, count = min(start + _BLOCK, stop), 0
+    block = flat[start * n_words : end * n_words]
     if n_words == 1:
         asked, most = query[0], np.uint64(limit)
-        for place in range(len(flat)):
-            places[count] = place
-            count += _popcount(flat[place] ^ asked) <= most
-        return count
-    for place in range(len(flat) // n_words):
-        places[count] = place
-        count += _distance(flat[place * n_words : (place + 1) * n_words], query) <= limit
-    return count
+        for place in range(len(block)):
+            places[count] = start + place
+            count += _popcount(block[place] ^ asked) <= most
+    elif n_words == 2:
+        one, two, most = query[0], query[1], np.uint64(limit)
+        for place in range(end - start):
+            places[count] = start + place
+            count += _popcount(block[2 * place] ^ one) + _popcount(block[2 * place + 1] ^ two) <= most
+    else:
+        for place in range(end - start):
+            places[count] = start + place
+            count += _distance(block[place * n_words : (place + 1) * n_words], query) <= limit
+    return end, count
 
 
 @_inner
@@ -149,7 +150,7 @@ def _drop_far(rows, distances, count, furthest, room):
     return kept
 
 
-@_kernel(types.void(_WORDS, _BYTES, _WORDS, _INT, _INT, _OUT_NUMBERS, _OUT_INTEGERS, _OUT_INTEGERS))
+@_kernel(types.void(_WORDS, _BYTES, _WORDS, _INT, _INT, _OUT_INTEGERS, _OUT_INTEGERS, _OUT_INTEGERS))
 def scan_nearest(words, skip, queries, k, radius, rows, distances, counts):
     """Compare each query with every code; write the `k` nearest rows within `radius`, nearest first.
 
@@ -162,28 +163,28 @@ def scan_nearest(words, skip, queries, k, radius, rows, distances, counts):
     limits = np.full(n_queries, radius)
     at_distance = np.zeros((n_queries, 64 * n_words + 1), np.int64)
     places = np.empty(_BLOCK + 1, np.int64)
-    for first in range(0, len(words), _BLOCK):
-        block = flat[first * n_words : (first + _BLOCK) * n_words]
+    for chunk in range(0, len(words), _CHUNK):
+        stop = min(chunk + _CHUNK, len(words))
         for query in range(n_queries):
-            limit = limits[query]
-            if limit < 0 or _count_within(block, n_words, queries[query], limit) == 0:
-                continue
-            here, inside = n_found[query], n_inside[query]
-            for place in places[: _collect(block, n_words, queries[query], limit, places)]:
-                row = first + place
-                distance = _distance(words[row], queries[query])
-                if distance > limit or _is_skipped(skip, row):
-                    continue
-                found_row[query, here], found_distance[query, here] = row, distance
-                here += 1
-                inside += 1
-                at_distance[query, distance] += 1
-                # Later rows lose ties: with k rows within a distance, only nearer ones count from here on.
-                while inside >= k and limit >= 0:
-                    inside -= at_distance[query, limit]
-                    limit -= 1
-            if here + _BLOCK > size:
-                here = _drop_far(found_row[query], found_distance[query], here, limit + 1, k - inside)
+            asked, limit, here, inside = queries[query], limits[query], n_found[query], n_inside[query]
+            first = stop if limit < 0 else _next_near(flat, n_words, chunk, stop, asked, limit)
+            while first < stop:
+                first, n_places = _collect(flat, n_words, first, stop, asked, limit, places)
+                for row in places[:n_places]:
+                    distance = _distance(words[row], asked)
+                    if distance > limit or _is_skipped(skip, row):
+                        continue
+                    found_row[query, here], found_distance[query, here] = row, distance
+                    here += 1
+                    inside += 1
+                    at_distance[query, distance] += 1
+                    # Later rows lose ties: with k rows within a distance, only nearer ones count from here on.
+                    while inside >= k and limit >= 0:
+                        inside -= at_distance[query, limit]
+                        limit -= 1
+                if here + _BLOCK > size:
+                    here = _drop_far(found_row[query], found_distance[query], here, limit + 1, k - inside)
+                first = stop if limit < 0 else _next_near(flat, n_words, first, stop, asked, limit)
             n_found[query], n_inside[query], limits[query] = here, inside, limit
     for query in range(n_queries):
         count, first, last = n_found[query], query * k, query * k + k
@@ -196,23 +197,21 @@ def scan_nearest(words, skip, queries, k, radius, rows, distances, counts):
 def scan_within(words, skip, query, radius):
     """Compare one query with every code; return all rows within `radius`, nearest first, and their distances."""
     n_words, flat = words.shape[1], words.reshape(-1)
-    n_blocks = (len(words) + _BLOCK - 1) // _BLOCK
-    matches = np.empty(n_blocks, np.uint16)
-    total = 0
-    for block in range(n_blocks):
-        part = flat[block * _BLOCK * n_words : (block + 1) * _BLOCK * n_words]
-        matches[block] = _count_within(part, n_words, query, radius)
-        total += matches[block]
-    found_row, found_distance = np.empty(total, np.uint32), np.empty(total, np.uint16)
-    count = 0
-    for block in range(n_blocks):
-        if matches[block] > 0:
-            for row in range(block * _BLOCK, min(len(words), (block + 1) * _BLOCK)):
-                distance = _distance(words[row], query)
-                if distance <= radius and not _is_skipped(skip, row):
-                    found_row[count], found_distance[count] = row, distance
-                    count += 1
-    rows, distances = np.empty(count, np.uint32), np.empty(count, np.int64)
+    found_row, found_distance = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint16)
+    places = np.empty(_BLOCK + 1, np.int64)
+    count, first = 0, _next_near(flat, n_words, 0, len(words), query, radius)
+    while first < len(words):
+        if count + _BLOCK > len(found_row):
+            more_row, more_distance = np.empty(2 * count + _BLOCK, np.uint32), np.empty(2 * count + _BLOCK, np.uint16)
+            more_row[:count], more_distance[:count] = found_row[:count], found_distance[:count]
+            found_row, found_distance = more_row, more_distance
+        first, n_places = _collect(flat, n_words, first, len(words), query, radius, places)
+        for row in places[:n_places]:
+            if not _is_skipped(skip, row):
+                found_row[count], found_distance[count] = row, _distance(words[row], query)
+                count += 1
+        first = _next_near(flat, n_words, first, len(words), query, radius)
+    rows, distances = np.empty(count, np.int64), np.empty(count, np.int64)
     _sort_by_distance(found_row[:count], found_distance[:count], rows, distances)
     return rows, distances
 
@@ -355,36 +354,52 @@ def _probe(slots, codes, query, n_bits, level, has_buckets, near):
 
 
 @_inner
-def _cost_of_probes(n_bits, n_words, level):
-    """Return the cost of probing a distance, in codes that a scan compares in the same time."""
-    if level > 2:
-        return 1 << 62
-    n_probes = 1 if level == 0 else n_bits if level == 1 else n_bits * (n_bits - 1) // 2
-    return n_probes * _COST_OF_A_PROBE * (1 if n_words == 1 else 10)
+def _n_probes(n_bits, level):
+    """Return the number of codes at a distance of 0 to 2."""
+    return 1 if level == 0 else n_bits if level == 1 else n_bits * (n_bits - 1) // 2
 
 
-@_kernel(types.void(_WORDS, _OUT_NUMBERS, _OUT_NUMBERS))
-def fill_lists(codes, part_starts, part_lists):
-    """Sort the numbers of codes of one word by each of their parts of 16 bits.
+@_kernel(types.void(_WORDS, _WORDS, _INT, _OUT_NUMBERS))
+def fill_rings(codes, centres, n_bits, rings):
+    """Write the ring of each code: the number of its nearest centre times ``n_bits + 1``, plus its distance to it."""
+    for number in range(len(codes)):
+        nearest, at = n_bits + 1, 0
+        for centre in range(len(centres)):
+            distance = _distance(codes[number], centres[centre])
+            if distance < nearest:
+                nearest, at = distance, centre
+        rings[number] = at * (n_bits + 1) + nearest
 
-    The codes whose part ``j`` is ``v`` become ``part_lists[part_starts[e]:part_starts[e + 1]]``, with
-    ``e = j << 16 | v``. `part_starts` must be zero and have one entry more than there are values of all parts.
-    """
-    n_parts = len(part_starts) >> _PART
-    for part in range(n_parts):
-        for number in range(len(codes)):
-            value = (codes[number, 0] >> np.uint64(_PART * part)) & _LOW_PART
-            part_starts[(part << _PART) + np.int64(value)] += 1
-    total = 0
-    for entry in range(len(part_starts)):
-        total += part_starts[entry]
-        part_starts[entry] = total
-    # From behind, so that each entry ends as the start of its list.
-    for part in range(n_parts):
-        for number in range(len(codes) - 1, -1, -1):
-            entry = (part << _PART) + np.int64((codes[number, 0] >> np.uint64(_PART * part)) & _LOW_PART)
-            part_starts[entry] -= np.uint32(1)
-            part_lists[part_starts[entry]] = number
+
+@_inner
+def _sort_rows(rows, spare):
+    """Sort rows; `spare` has room for as many."""
+    if len(rows) <= 64:
+        for place in range(1, len(rows)):
+            row = rows[place]
+            while place > 0 and rows[place - 1] > row:
+                rows[place] = rows[place - 1]
+                place -= 1
+            rows[place] = row
+        return
+    largest = rows.max()
+    source, target = rows, spare[: len(rows)]
+    shift, n_passes = 0, 0
+    while largest >> shift > 0:
+        starts = np.zeros((1 << _DIGIT) + 1, np.int64)
+        for row in source:
+            starts[((row >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
+        for digit in range(1 << _DIGIT):
+            starts[digit + 1] += starts[digit]
+        for row in source:
+            digit = (row >> shift) & ((1 << _DIGIT) - 1)
+            target[starts[digit]] = row
+            starts[digit] += 1
+        source, target = target, source
+        shift += _DIGIT
+        n_passes += 1
+    if n_passes & 1:
+        rows[:] = source
 
 
 @_inner
@@ -436,7 +451,7 @@ def _take_first(near, starts, members, skip, rows):
                 break
             count = size
     if len(near) > 1:
-        rows[:count].sort()
+        _sort_rows(rows[:count], np.empty(count, np.int64))
     return count
 
 
@@ -469,133 +484,110 @@ def _admit(bucket, distance, n_rows, room, at_distance, near, near_distance, sta
 
 
 @_inner
-def _n_flips(size):
-    """Return the number of sets of bits of a part."""
-    count = 1
-    for taken in range(size):
-        count = count * (_PART - taken) // (taken + 1)
-    return count
-
-
-@_inner
-def _find_by_parts(table, skip, query, room, nearest, radius, near, near_distance):
-    """Find the same as :func:`_scan_buckets` by multi-index hashing; the count is -1 if a scan costs less.
-
-    Codes within a distance of ``r`` agree with the query in one of ``m`` parts up to ``r // m`` bits. So the lists of
-    all parts are read in the order of the bits that differ, until all codes within the limit must have been seen.
-    """
-    _, codes, starts, members, part_starts, part_lists, flips = table
-    n_parts = len(part_starts) >> _PART
-    at_distance = np.zeros(_MAX_DISTANCE + 1, np.int64)
-    state = (radius, 0, 0)
-    budget = len(codes)
-    asked, flat = query[0], codes.reshape(-1)
-    inside = np.empty(len(codes) + 1, np.uint32)
-    first_flip, last_flip = 0, 1
-    for flipped in range(_PART + 1):
-        for part in range(n_parts):
-            shift = np.uint64(_PART * part)
-            value = (asked >> shift) & _LOW_PART
-            base = part << _PART
-            budget -= _COST_OF_A_PROBE * (last_flip - first_flip)
-            if budget < 0:
-                return -1, 0
-            for flip in flips[first_flip:last_flip]:
-                entry = base + np.int64(value ^ flip)
-                budget -= _COST_OF_A_CANDIDATE * np.int64(part_starts[entry + 1] - part_starts[entry])
-            if budget < 0:
-                return -1, 0
-            for flip in flips[first_flip:last_flip]:
-                entry = base + np.int64(value ^ flip)
-                numbers = part_lists[part_starts[entry] : part_starts[entry + 1]]
-                # Without a branch, the CPU waits for many codes at once.
-                n_inside, limit = 0, np.uint64(state[0])
-                for number in numbers:
-                    inside[n_inside] = number
-                    n_inside += _popcount(flat[number] ^ asked) <= limit
-                for number in inside[:n_inside]:
-                    different = flat[number] ^ asked
-                    distance = np.int64(_popcount(different))
-                    if distance < nearest or distance > state[0]:
-                        continue
-                    # Each code is counted once, in the first of its parts whose lists are read.
-                    is_new = True
-                    for other in range(n_parts):
-                        bits = np.int64(_popcount((different >> np.uint64(_PART * other)) & _LOW_PART))
-                        is_new &= bits > flipped or (bits == flipped and other >= part)
-                    if is_new:
-                        n_rows = _count_rows(number, starts, members, skip, room)
-                        if n_rows > 0:
-                            state = _admit(number, distance, n_rows, room, at_distance, near, near_distance, state)
-            if n_parts * flipped + part >= state[0]:
-                return state[2], state[0]
-        first_flip, last_flip = last_flip, last_flip + _n_flips(flipped + 1)
-    return state[2], state[0]
-
-
-@_inner
-def _scan_buckets(table, skip, query, room, nearest, radius, near, near_distance):
-    """Find the buckets that hold the `room` nearest rows, ties included, at distances from `nearest` to `radius`.
-
-    Returns how many there are and the largest distance that counts; further ones may be among them.
-    """
+def _visit(first, last, table, skip, query, room, nearest, at_distance, places, near, near_distance, state):
+    """Keep the buckets from `first` to `last` that can hold one of the `room` nearest rows, ties included."""
     codes, starts, members = table[1], table[2], table[3]
     n_words, flat = codes.shape[1], codes.reshape(-1)
-    at_distance = np.zeros(_MAX_DISTANCE + 1, np.int64)
-    places = np.empty(_BLOCK + 1, np.int64)
-    state = (radius, 0, 0)
-    for first in range(0, len(codes), _BLOCK):
-        block = flat[first * n_words : (first + _BLOCK) * n_words]
-        if _count_within(block, n_words, query, state[0]) == 0:
-            continue
-        for place in places[: _collect(block, n_words, query, state[0], places)]:
-            bucket = first + place
+    start = _next_near(flat, n_words, first, last, query, state[0])
+    while start < last:
+        start, n_places = _collect(flat, n_words, start, last, query, state[0], places)
+        for bucket in places[:n_places]:
             distance = _distance(codes[bucket], query)
             if nearest <= distance <= state[0]:
                 n_rows = _count_rows(bucket, starts, members, skip, room)
                 if n_rows > 0:
                     state = _admit(bucket, distance, n_rows, room, at_distance, near, near_distance, state)
-    return state[2], state[0]
+        start = _next_near(flat, n_words, start, last, query, state[0])
+    return state
 
 
 @_inner
-def _find_buckets(table, skip, query, room, nearest, radius, near, near_distance):
-    """Find the nearest buckets by multi-index hashing or by a scan, whichever costs less."""
-    if len(table[4]) > 0:
-        count, limit = _find_by_parts(table, skip, query, room, nearest, radius, near, near_distance)
-        if count >= 0:
-            return count, limit
-    return _scan_buckets(table, skip, query, room, nearest, radius, near, near_distance)
+def _to_centres(table, query):
+    """Return the distance of the query to each centre."""
+    centres = table[4]
+    distances = np.empty(len(centres), np.int64)
+    for centre in range(len(centres)):
+        distances[centre] = _distance(centres[centre], query)
+    return distances
 
 
-_TABLE = types.Tuple(
-    (_NUMBERS, _WORDS, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, types.Array(types.uint16, 1, "C", readonly=True))
-)
+@_inner
+def _ring(table, n_bits, centre, distance):
+    """Return where the codes at a distance from a centre begin and end; nowhere if there is no such distance."""
+    if distance < 0 or distance > n_bits:
+        return 0, 0
+    ring = centre * (n_bits + 1) + distance
+    return np.int64(table[5][ring]), np.int64(table[5][ring + 1])
 
 
-@_kernel(types.void(_TABLE, _BYTES, _WORDS, _INT, _INT, _INT, _OUT_NUMBERS, _OUT_INTEGERS, _OUT_INTEGERS))
+@_inner
+def _n_in_rings(table, n_bits, to_centres, gap):
+    """Return the number of codes that may lie within the distance `gap`."""
+    if len(to_centres) == 0:
+        return len(table[1])
+    count = 0
+    for centre in range(len(to_centres)):
+        first = _ring(table, n_bits, centre, max(0, to_centres[centre] - gap))[0]
+        count += _ring(table, n_bits, centre, min(n_bits, to_centres[centre] + gap))[1] - first
+    return count
+
+
+@_inner
+def _find_buckets(table, skip, query, n_bits, to_centres, room, nearest, radius, near, near_distance):
+    """Find the buckets that hold the `room` nearest rows, ties included, at distances from `nearest` to `radius`.
+
+    A code at distance ``e`` from a centre, which is at distance ``d`` from the query, is ``abs(d - e)`` from the query
+    or further. So the rings around the centres are visited by increasing ``abs(d - e)``, up to the limit.
+
+    Returns how many there are and the largest distance that counts; further ones may be among them.
+    """
+    at_distance, places = np.zeros(n_bits + 1, np.int64), np.empty(_BLOCK + 1, np.int64)
+    state = (radius, 0, 0)
+    if len(to_centres) == 0:
+        n_codes = len(table[1])
+        state = _visit(0, n_codes, table, skip, query, room, nearest, at_distance, places, near, near_distance, state)
+        return state[2], state[0]
+    gap = 0
+    while gap <= state[0]:
+        for centre in range(len(to_centres)):
+            for side in range(2 if gap > 0 else 1):
+                distance = to_centres[centre] + (gap if side == 1 else -gap)
+                first, last = _ring(table, n_bits, centre, distance)
+                if first < last:
+                    state = _visit(
+                        first, last, table, skip, query, room, nearest, at_distance, places, near, near_distance, state
+                    )
+        gap += 1
+    return state[2], state[0]
+
+
+_TABLE = types.Tuple((_NUMBERS, _WORDS, _NUMBERS, _NUMBERS, _WORDS, _NUMBERS))
+
+
+@_kernel(types.void(_TABLE, _BYTES, _WORDS, _INT, _INT, _INT, _OUT_INTEGERS, _OUT_INTEGERS, _OUT_INTEGERS))
 def table_nearest(table, skip, queries, n_bits, k, radius, rows, distances, counts):
     """Look each query up; write the `k` nearest rows within `radius`, nearest first, as :func:`scan_nearest` does.
 
-    Distances 0, 1 and 2 are probed until there are enough rows, as long as that costs a fraction of a scan. Then the
-    nearest buckets are found by multi-index hashing or by a scan of all buckets, whichever costs less.
+    Distances 0, 1 and 2 are probed until there are enough rows, as long as that costs a fraction of comparing the codes
+    in the rings that can hold one. Then rings are compared by increasing distance; without centres, all codes are.
 
-    A table is a tuple of slots, codes, starts, members, starts and lists of the parts, and flips. Bucket ``b`` has the
-    code ``codes[b]`` and the rows ``members[starts[b]:starts[b + 1]]``, ascending; if `starts` is empty, it is row
-    ``b``. Flips are all numbers of 16 bits by the number of bits that are set.
+    A table is a tuple of slots, codes, starts, members, centres and starts of the rings. Bucket ``b`` has the code
+    ``codes[b]`` and the rows ``members[starts[b]:starts[b + 1]]``, ascending; if `starts` is empty, it is row ``b``.
     """
     slots, codes, starts, members = table[0], table[1], table[2], table[3]
     has_buckets = len(starts) > 0
     for number in range(len(queries)):
-        query = queries[number].copy()
+        query = queries[number]
         start, count, level = number * k, 0, 0
-        budget = len(codes) // 4
+        to_centres = np.empty(0, np.int64)
         while count < k and level <= min(radius, 2):
-            cost = _cost_of_probes(n_bits, codes.shape[1], level)
-            budget -= cost
-            if level > 0 and budget < 0:
-                break
-            size = cost // _COST_OF_A_PROBE
+            if level == 1:
+                to_centres = _to_centres(table, query)
+            size = _n_probes(n_bits, level)
+            if level > 0:
+                cost = 4 * _COST_OF_A_PROBE * codes.shape[1] * size
+                if cost > _n_in_rings(table, n_bits, to_centres, level + 1):
+                    break
             near = np.empty(size if has_buckets else min(len(codes), MAX_EQUAL * size), np.uint32)
             n_near = _probe(slots, codes, query, n_bits, level, has_buckets, near)
             n_rows = _take_first(near[:n_near], starts, members, skip, rows[start + count : start + k])
@@ -604,7 +596,9 @@ def table_nearest(table, skip, queries, n_bits, k, radius, rows, distances, coun
             level += 1
         if count < k and level <= radius:
             all_near, near_distance = np.empty(len(codes), np.uint32), np.empty(len(codes), np.uint16)
-            n_all, limit = _find_buckets(table, skip, query, k - count, level, radius, all_near, near_distance)
+            n_all, limit = _find_buckets(
+                table, skip, query, n_bits, to_centres, k - count, level, radius, all_near, near_distance
+            )
             near = np.empty(n_all, np.uint32)
             for distance in range(level, limit + 1):
                 n_near = 0
@@ -626,35 +620,16 @@ def _append_rows(bucket, starts, members, skip, rows, end):
             return end
         rows[end] = bucket
         return end + 1
+    inside = members[starts[bucket] : starts[bucket + 1]]
     if len(skip) == 0:
-        size = np.int64(starts[bucket + 1] - starts[bucket])
-        rows[end : end + size] = members[starts[bucket] : starts[bucket + 1]]
-        return end + size
-    for member in members[starts[bucket] : starts[bucket + 1]]:
+        for place in range(len(inside)):
+            rows[end + place] = inside[place]
+        return end + len(inside)
+    for member in inside:
         if not _is_skipped(skip, member):
             rows[end] = member
             end += 1
     return end
-
-
-@_inner
-def _sort_rows(rows, marks):
-    """Sort different rows; `marks` has a bit for every row and is zero before and after."""
-    if len(rows) <= (64 * len(marks)) >> _SORTED_SHARE:
-        rows.sort()
-        return
-    for row in rows:
-        marks[row >> 6] |= _ONE << np.uint64(row & 63)
-    count = 0
-    for place in range(len(marks)):
-        rest = marks[place]
-        if rest != 0:
-            marks[place] = 0
-        while rest != 0:
-            lowest = rest & (~rest + _ONE)
-            rows[count] = 64 * place + np.int64(_popcount(lowest - _ONE))
-            count += 1
-            rest ^= lowest
 
 
 @_kernel(_FOUND(_TABLE, _BYTES, _CODE, _INT, _INT))
@@ -662,14 +637,15 @@ def table_within(table, skip, query, n_bits, radius):
     """Look one query up; return all rows within `radius`, nearest first, and their distances."""
     slots, codes, starts, members = table[0], table[1], table[2], table[3]
     has_buckets = len(starts) > 0
-    cost = 0
-    for level in range(min(radius, 3) + 1):
-        cost += _cost_of_probes(n_bits, codes.shape[1], level)
-    if cost > len(codes) or radius > 2:
+    to_centres = _to_centres(table, query)
+    size = 0
+    for level in range(min(radius, 2) + 1):
+        size += _n_probes(n_bits, level)
+    cost = _COST_OF_A_PROBE * codes.shape[1] * size
+    if radius > 2 or cost > _n_in_rings(table, n_bits, to_centres, radius):
         near, near_distance = np.empty(len(codes), np.uint32), np.empty(len(codes), np.uint16)
-        count, _ = _find_buckets(table, skip, query, _ALL, 0, radius, near, near_distance)
+        count, _ = _find_buckets(table, skip, query, n_bits, to_centres, _ALL, 0, radius, near, near_distance)
     else:
-        size = cost // _COST_OF_A_PROBE
         size = size if has_buckets else min(len(codes), MAX_EQUAL * size)
         near, near_distance = np.empty(size, np.uint32), np.empty(size, np.uint16)
         count = 0
@@ -680,8 +656,8 @@ def table_within(table, skip, query, n_bits, radius):
     n_rows = 0
     for place in range(count):
         n_rows += _count_rows(near[place], starts, members, skip, _ALL)
-    rows, distances = np.empty(n_rows, np.uint32), np.empty(n_rows, np.int64)
-    marks = np.zeros((max(len(members), len(codes)) + 63) >> 6, np.uint64)
+    rows, distances = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+    spare = np.empty(0, np.int64)
     end = 0
     for level in range(radius + 1):
         start, n_near = end, 0
@@ -691,36 +667,74 @@ def table_within(table, skip, query, n_bits, radius):
                 end = _append_rows(near[place], starts, members, skip, rows, end)
         distances[start:end] = level
         if n_near > 1:
-            _sort_rows(rows[start:end], marks)
+            if len(spare) < end - start:
+                spare = np.empty(end - start, np.int64)
+            _sort_rows(rows[start:end], spare)
     return rows, distances
 
 
 @_inner
-def _enter_bucket(bucket, label, first, starts, members, looks, skip, query, rule, best, count):
-    """Enter the rows of one bucket, all at the label distance `label`, into the heap `best`; return its size."""
+def _look_limit(label, rule, best, count):
+    """Return the most look bits by which a row may differ that is among the nearest, at a label distance or more."""
+    weight, near_label, near_look, look_bits, furthest = rule
+    if count == len(best):
+        furthest = min(furthest, np.int64(best[0] >> _HALF) // (look_bits + 1))
+    limit = furthest - weight * label
+    return max(limit, min(near_look, furthest)) if label <= near_label else limit
+
+
+@_inner
+def _enter_ring(start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count):
+    """Enter the rows of the buckets from `start` to `stop` into the heap `best`; return its size.
+
+    All of them are at the label distance `gap` or further. Their look bits lie side by side.
+    """
+    codes, starts, members = table[1], table[2], table[3]
     weight, near_label, near_look, look_bits, radius = rule
-    start, stop = bucket, bucket + 1
-    if len(starts) > 0:
-        start, stop = np.int64(starts[bucket]), np.int64(starts[bucket + 1])
-    for place in range(start, stop):
-        look = _distance(looks[place], query)
-        distance = look
-        if look > near_look or label > near_label:
-            distance += weight * label
-        if distance > radius:
-            continue
-        row = np.int64(members[place]) if len(starts) > 0 else place + first
-        combined = (np.uint64(distance * (look_bits + 1) + look) << _HALF) | np.uint64(row)
-        if (count < len(best) or combined < best[0]) and not _is_skipped(skip, row):
-            count = _push(best, count, combined)
+    n_words, flat = looks.shape[1], looks.reshape(-1)
+    has_buckets = len(starts) > 0
+    last = np.int64(starts[stop]) if has_buckets else stop
+    limit = _look_limit(gap, rule, best, count)
+    if limit < 0:
+        return count
+    block = _next_near(flat, n_words, np.int64(starts[start]) if has_buckets else start, last, look_query, limit)
+    bucket = start
+    places = np.empty(_BLOCK + 1, np.int64)
+    while block < last:
+        if has_buckets:
+            above = stop
+            while above - bucket > 1:
+                middle = (bucket + above) >> 1
+                if starts[middle] <= block:
+                    bucket = middle
+                else:
+                    above = middle
+        block, n_places = _collect(flat, n_words, block, last, look_query, limit, places)
+        for place in places[:n_places]:
+            look = _distance(looks[place], look_query)
+            row = place + first
+            if has_buckets:
+                row = np.int64(members[place])
+                while starts[bucket + 1] <= place:
+                    bucket += 1
+            else:
+                bucket = place
+            label = _distance(codes[bucket], label_query)
+            distance = look if look <= near_look and label <= near_label else look + weight * label
+            combined = (np.uint64(distance * (look_bits + 1) + look) << _HALF) | np.uint64(row)
+            if distance <= radius and (count < len(best) or combined < best[0]) and not _is_skipped(skip, row):
+                count = _push(best, count, combined)
+        limit = _look_limit(gap, rule, best, count)
+        if limit < 0:
+            break
+        block = _next_near(flat, n_words, block, last, look_query, limit)
     return count
 
 
 @_kernel(
     _INT(
-        _WORDS,
-        _NUMBERS,
-        _NUMBERS,
+        _TABLE,
+        _INT,
         _WORDS,
         _BYTES,
         _CODE,
@@ -731,18 +745,20 @@ def _enter_bucket(bucket, label, first, starts, members, looks, skip, query, rul
         _INT,
     )
 )
-def pair_nearest(codes, starts, members, looks, skip, label_query, look_query, rule, first, best, count):
+def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, first, best, count):
     """Find the rows nearest to one query by the distance of label bits and look bits together.
 
-    The label distance bounds the distance of both from below, except within `near_label` bits. So the buckets of the
-    label bits are visited by increasing distance, until no row of the next ones can be among the nearest.
+    The label distance bounds the distance of both from below, except within `near_label` bits. So the rings of the
+    label bits are visited by increasing bound, until no row of the next ones can be among the nearest.
 
     Parameters
     ----------
-    codes, starts, members : ndarray
+    table : tuple of ndarray
         Buckets of the label bits, as for :func:`table_nearest`.
+    n_bits : int
+        Number of label bits.
     looks : ndarray
-        Look bits in the order of `members`, or by row.
+        Look bits in the order of the table's members, or by row.
     skip : ndarray
         Rows to leave out.
     label_query, look_query : ndarray
@@ -750,7 +766,7 @@ def pair_nearest(codes, starts, members, looks, skip, label_query, look_query, r
     rule : tuple of int
         Weight of a label bit, ``near_label``, ``near_look``, number of look bits, and the largest distance.
     first : int
-        Row of bucket 0, if there are no `starts`.
+        Row of bucket 0, if the table has no members.
     best : ndarray of uint64
         Heap of the nearest rows, of the size that is wanted. The upper half of an entry is the distance times the
         number of look bits plus one, plus the look distance; the lower half is the row.
@@ -762,28 +778,19 @@ def pair_nearest(codes, starts, members, looks, skip, label_query, look_query, r
     int
         Number of entries; the heap is not sorted.
     """
-    weight, near_label, _, look_bits, radius = rule
-    factor = look_bits + 1
-    buckets, labels = np.empty(len(codes) + 1, np.uint32), np.empty(len(codes) + 1, np.uint16)
-    n_near = 0
-    for bucket in range(len(codes)):
-        label = _distance(codes[bucket], label_query)
-        buckets[n_near], labels[n_near] = bucket, label
-        n_near += label <= near_label
-    for level in range(near_label + 1):
-        for place in range(n_near):
-            if labels[place] == level:
-                bucket = np.int64(buckets[place])
-                count = _enter_bucket(bucket, level, first, starts, members, looks, skip, look_query, rule, best, count)
-    furthest = radius
-    if count == len(best):
-        furthest = min(radius, np.int64(best[0] >> _HALF) // factor)
-    if weight * (near_label + 1) > furthest:
-        return count
-    for bucket in range(len(codes)):
-        label = _distance(codes[bucket], label_query)
-        if label > near_label and weight * label <= furthest:
-            count = _enter_bucket(bucket, label, first, starts, members, looks, skip, look_query, rule, best, count)
-            if count == len(best):
-                furthest = min(radius, np.int64(best[0] >> _HALF) // factor)
+    to_centres = _to_centres(table, label_query)
+    if len(to_centres) == 0:
+        n_codes = len(table[1])
+        return _enter_ring(0, n_codes, 0, table, looks, skip, label_query, look_query, rule, first, best, count)
+    for gap in range(n_bits + 1):
+        if _look_limit(gap, rule, best, count) < 0:
+            break
+        for centre in range(len(to_centres)):
+            for side in range(2 if gap > 0 else 1):
+                distance = to_centres[centre] + (gap if side == 1 else -gap)
+                start, stop = _ring(table, n_bits, centre, distance)
+                if start < stop:
+                    count = _enter_ring(
+                        start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count
+                    )
     return count

@@ -1,7 +1,6 @@
 """Arrays of a hash table as the compiled kernels read them."""
 
 from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import Any, Self
 
@@ -13,16 +12,17 @@ from ddsh.index._hashtable import HashTable
 from ddsh.index._matches import Words
 
 _SLOTS_PER_CODE = 1.75
-_PART = 16
-_LONGEST_LISTED = 64
-"""Codes of more bits, which are two words, have no lists of their parts."""
+_MAX_CENTRES = 32
+_CODES_PER_CENTRE = 64
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledTable:
     """Hash table for compiled kernels.
 
-    If most codes are different, the rows themselves are the buckets, and no lists of their members are held.
+    The codes that most rows share are centres, and the buckets are sorted by ring: by their nearest centre and the
+    distance to it. If most codes are different, the rows themselves are the buckets, and there are no centres and no
+    lists of members.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class CompiledTable:
     n_bits, n_rows : int
         Length and number of the codes.
     arrays : tuple of ndarray
-        Slots, codes of the buckets, starts, members, starts and lists of the parts, and flips.
+        Slots, codes of the buckets, starts, members, centres, and starts of the rings.
     """
 
     kernels: ModuleType
@@ -40,24 +40,32 @@ class CompiledTable:
     arrays: tuple[NDArray[Any], ...]
 
     @classmethod
-    def build(cls, kernels: ModuleType, table: HashTable, words: Words) -> Self:
-        """Build the arrays from a hash table of `words`."""
+    def build(cls, kernels: ModuleType, table: HashTable, words: Words) -> tuple[Self, HashTable | None]:
+        """Build the arrays from a hash table of `words`; return them and the table in the order of the rings.
+
+        There is no such table, because its lists would take more room than the codes, if the rows are the buckets.
+        """
         n_bits = len(table.maker.numbers)
-        codes, starts, members = table.buckets, table.starts, table.members
-        if not table.is_compact and np.diff(starts).max(initial=0) <= kernels.MAX_EQUAL:
-            codes, starts, members = words, NO_NUMBERS, NO_NUMBERS
+        if not table.is_compact and np.diff(table.starts).max(initial=0) <= kernels.MAX_EQUAL:
+            return cls._with_slots(kernels, n_bits, words, (NO_NUMBERS, NO_NUMBERS, words[:0], NO_NUMBERS)), None
+        sizes = np.diff(table.starts).astype(np.int64)
+        n_centres = min(_MAX_CENTRES, max(1, len(table) // _CODES_PER_CENTRE))
+        centres = table.buckets[np.lexsort((table.buckets[:, 0], -sizes))[:n_centres]]
+        rings = np.empty(len(table), np.uint32)
+        kernels.fill_rings(table.buckets, centres, n_bits, rings)
+        table = table.reordered(np.argsort(rings, kind="stable"))
+        n_in_ring = np.bincount(rings, minlength=n_centres * (n_bits + 1))
+        ring_starts = np.append(0, np.cumsum(n_in_ring)).astype(np.uint32)
+        lists = table.starts, table.members, centres, ring_starts
+        return cls._with_slots(kernels, n_bits, table.buckets, lists), table
+
+    @classmethod
+    def _with_slots(cls, kernels: ModuleType, n_bits: int, codes: Words, lists: tuple[NDArray[Any], ...]) -> Self:
         slots = np.zeros(int(_SLOTS_PER_CODE * len(codes)) + 1, np.uint32)
         kernels.fill_slots(codes, slots)
-        part_starts, part_lists = NO_NUMBERS, NO_NUMBERS
-        if len(starts) and _PART < n_bits <= _LONGEST_LISTED:
-            n_parts = (n_bits + _PART - 1) // _PART
-            part_starts = np.zeros((n_parts << _PART) + 1, np.uint32)
-            part_lists = np.empty(n_parts * len(codes), np.uint32)
-            kernels.fill_lists(codes, part_starts, part_lists)
-        arrays = (slots, codes, starts, members, part_starts, part_lists, _flips())
-        for array in arrays:
+        for array in (slots, *lists):
             array.setflags(write=False)
-        return cls(kernels, n_bits, len(words), arrays)
+        return cls(kernels, n_bits, len(lists[1]) or len(codes), (slots, codes, *lists))
 
     @property
     def codes(self) -> Words:
@@ -83,10 +91,3 @@ class CompiledTable:
         return find_nearest(
             lambda some, k, *out: nearest(self.arrays, skip, some, self.n_bits, k, radius, *out), queries, k
         )
-
-
-@cache
-def _flips() -> NDArray[np.uint16]:
-    """Return all numbers of 16 bits by the number of bits that are set."""
-    numbers = np.arange(1 << _PART, dtype=np.uint16)
-    return numbers[np.argsort(np.bitwise_count(numbers), kind="stable")]

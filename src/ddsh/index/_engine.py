@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ddsh.index._matches import MAX_MATCHES, MAX_QUERIES, Integers, Words
 
 Numbers: TypeAlias = NDArray[np.uint32]
-Found: TypeAlias = tuple[Integers, Numbers, Integers]
+Found: TypeAlias = tuple[Integers, Integers, Integers]
 """Offsets of the queries, rows and distances."""
 
 NO_NUMBERS: Numbers = np.empty(0, np.uint32)
@@ -91,18 +91,20 @@ def _cache_folder() -> str:
         return _temporary[-1].name
 
 
-def find_nearest(search: Callable[[Words, int, Numbers, Integers, Integers], None], queries: Words, k: int) -> Found:
+def find_nearest(search: Callable[[Words, int, Integers, Integers, Integers], None], queries: Words, k: int) -> Found:
     """Call a kernel ``search(queries, k, rows, distances, counts)`` for a few queries at a time; join the results."""
+    if len(queries) == 1:  # most searches: every step counts that costs as much as the search itself
+        offsets, rows, distances = np.zeros(2, np.int64), np.empty(k, np.int64), np.empty(k, np.int64)
+        search(queries, k, rows, distances, offsets[1:])
+        count = offsets.item(1)
+        return (offsets, rows, distances) if count == k else (offsets, rows[:count], distances[:count])
     step = max(1, min(MAX_QUERIES, MAX_MATCHES // k))
     parts = []
     for start in range(0, len(queries), step):
         some = queries[start : start + step]
-        rows, distances = np.empty(len(some) * k, np.uint32), np.empty(len(some) * k, np.int64)
+        rows, distances = np.empty(len(some) * k, np.int64), np.empty(len(some) * k, np.int64)
         counts = np.empty(len(some), np.int64)
         search(some, k, rows, distances, counts)
-        if len(queries) == 1:  # most searches: every step counts that costs as much as the search itself
-            count = int(counts[0])
-            return np.array((0, count)), rows[:count], distances[:count]
         if counts.min() < k:
             filled = (np.arange(k) < counts[:, None]).reshape(-1)
             rows, distances = rows[filled], distances[filled]
@@ -110,7 +112,7 @@ def find_nearest(search: Callable[[Words, int, Numbers, Integers, Integers], Non
     return _join(parts)
 
 
-def find_within(search: Callable[[Words], tuple[Numbers, Integers]], queries: Words) -> Found:
+def find_within(search: Callable[[Words], tuple[Integers, Integers]], queries: Words) -> Found:
     """Call a kernel ``search(query)`` for each query and join the results."""
     found = [search(query) for query in queries]
     if len(found) == 1:
@@ -120,7 +122,7 @@ def find_within(search: Callable[[Words], tuple[Numbers, Integers]], queries: Wo
 
 def _join(parts: list[Found]) -> Found:
     if not parts:
-        return np.zeros(1, np.int64), NO_NUMBERS, np.empty(0, np.int64)
+        return np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     counts, rows, distances = parts[0]
     if len(parts) > 1:
         counts, rows, distances = (np.concatenate(column) for column in zip(*parts, strict=True))

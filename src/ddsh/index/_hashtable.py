@@ -81,7 +81,7 @@ class HashTable:
     maker : KeyMaker
         Computes the keys.
     buckets : ndarray of uint64, shape (n_buckets, n_words)
-        The code of each bucket, in the order of their keys.
+        The code of each bucket.
     starts : ndarray of uint32, shape (n_buckets + 1,)
         Bucket ``b`` holds ``members[starts[b]:starts[b + 1]]``.
     members : ndarray of uint32, shape (n,)
@@ -94,16 +94,18 @@ class HashTable:
     members: Numbers
 
     @cached_property
-    def keys(self) -> Keys:
-        """The key of each bucket, ascending."""
-        return self.maker.keys(self.buckets)
+    def by_key(self) -> tuple[Keys, Integers]:
+        """The keys of the buckets, ascending, and the bucket of each."""
+        keys = self.maker.keys(self.buckets)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
 
     @cached_property
     def filter(self) -> NDArray[np.uint8]:
         """Bloom filter of the keys: two bits are set for each, at the positions given by its first and last bits."""
         bits = np.zeros(1 << (min(32, len(self).bit_length() + _FILTER_SPARSITY) - 3), np.uint8)
         for point in (_first_bits, _last_bits):
-            places = point(self.keys, len(bits))
+            places = point(self.by_key[0], len(bits))
             np.bitwise_or.at(bits, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
         return bits
 
@@ -172,6 +174,15 @@ class HashTable:
         """Return the table with row ``i`` renumbered to ``rows[i]``."""
         return replace(self, members=rows[self.members].astype(np.uint32))
 
+    def reordered(self, order: Integers) -> Self:
+        """Return the table with bucket ``order[b]`` as bucket ``b``."""
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        sizes = self._sizes(order)
+        places = np.repeat(self.starts[order].astype(np.int64), sizes) + position_in_group(sizes)
+        starts = np.append(0, np.cumsum(sizes)).astype(np.uint32)
+        return replace(self, buckets=self.buckets[order], starts=starts, members=self.members[places])
+
     def find(self, queries: Words, k: int | None, radius: int) -> Matches:
         """Return the rows within `radius`, nearest first; only the first `k` if given."""
         near = nearest_first(self._near_buckets(queries, k, radius))
@@ -228,14 +239,15 @@ class HashTable:
         parts = []
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
-            keys = all_keys[part]
-            query, flip = np.divmod(np.flatnonzero(self._has_bit(_first_bits, keys[:, None] ^ flips)), len(flips))
-            wanted = keys[query] ^ flips[flip]
+            asked = all_keys[part]
+            query, flip = np.divmod(np.flatnonzero(self._has_bit(_first_bits, asked[:, None] ^ flips)), len(flips))
+            wanted = asked[query] ^ flips[flip]
             passed = np.flatnonzero(self._has_bit(_last_bits, wanted))
             query, wanted = query[passed], wanted[passed]
-            bucket = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
-            is_hit = self.keys[bucket] == wanted
-            query, bucket = np.divmod(np.unique(query[is_hit] * len(self) + bucket[is_hit]), len(self))
+            keys, by_key = self.by_key
+            place = np.minimum(np.searchsorted(keys, wanted), len(self) - 1)
+            is_hit = keys[place] == wanted
+            query, bucket = np.divmod(np.unique(query[is_hit] * len(self) + by_key[place[is_hit]]), len(self))
             # Flips of other bits may have the same key; only the distance tells.
             distance = np.bitwise_count(self.buckets[bucket] ^ queries[part][query]).sum(axis=1, dtype=np.int64)
             parts.append(Matches(query + start, bucket, distance)[distance == level])

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput
 from ddsh.index._codes_by_id import MAX_ID, CodesById, to_codes, to_ids, to_words
-from ddsh.index._engine import Found, get_kernels
+from ddsh.index._engine import NO_SKIP, Found, get_kernels
 from ddsh.index._matches import MAX_QUERIES, Integers, Matches, Words, position_in_group
 from ddsh.index._storage import SavedIndex, open_arrays, write_arrays
 
@@ -113,6 +113,11 @@ class Index(ABC):
         """All ids, ascending; a copy."""
         ids = self._codes.ids.astype(np.int64)
         return np.delete(ids, self._codes.dead_rows()) if self._codes.n_dead else ids
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes, including those that are mapped from files."""
+        return self._codes.ids.nbytes + self._codes.words.nbytes
 
     @property
     def codes(self) -> CodesById:
@@ -248,7 +253,7 @@ class Index(ABC):
     def skipped(self, rows: Integers | None) -> NDArray[np.uint8]:
         """Return the bitmap of the rows that a kernel leaves out: dead ones, and those not among `rows`."""
         if rows is None:
-            return self._codes.dead
+            return self._codes.dead if self._codes.n_dead else NO_SKIP
         skip = np.ones(self._codes.n_rows, np.bool_)
         skip[rows] = False
         return np.packbits(skip, bitorder="little")

@@ -1,6 +1,6 @@
 """Hash table index: the field's lookup protocol, with exact results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +27,8 @@ class BucketsIndex(Index):
 
     A query probes its own bucket, then those one bit away, two bits and so on, until it has enough rows; as soon as the
     next round of probes would cost more than comparing the query with the code of every bucket, that is done instead.
-    With numba, probes end at two bits; further buckets are found by multi-index hashing or by a scan, whichever costs
-    less for the query. The table is built at the first search. Codes added later with larger ids are compared one by
+    With numba, probes end at two bits; further buckets are found by their distances to the codes that most rows share.
+    The table is built at the first search. Codes added later with larger ids are compared one by
     one until they are an eighth of the table; then it is rebuilt.
 
     Parameters
@@ -44,6 +44,17 @@ class BucketsIndex(Index):
         super().__init__(n_bits)
         self._table: HashTable | None = None
         self._compiled: CompiledTable | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes, including those that are mapped from files."""
+        arrays: Iterable[NDArray[Any]] = ()
+        if self._compiled is not None:  # the other table has the same arrays
+            arrays = self._compiled.arrays
+        elif self._table is not None:
+            arrays = self._table.to_arrays().values()
+        own = self._codes.words
+        return super().nbytes + sum(array.nbytes for array in arrays if not np.may_share_memory(array, own))
 
     def _find(self, queries: Words, rows: Integers | None, k: int | None, radius: int) -> Matches:
         words = self._codes.words
@@ -76,18 +87,17 @@ class BucketsIndex(Index):
         parts = []
         for offsets, row, distance in (found, (others[0], tail[others[1]], others[2])):
             query = np.repeat(np.arange(len(queries)), np.diff(offsets))
-            parts.append(Matches(query, row.astype(np.int64), distance))
+            parts.append(Matches(query, row, distance))
         matches = nearest_first(Matches.join(parts), k)
         offsets = np.concatenate([[0], np.cumsum(matches.counts(len(queries)))])
-        return offsets, matches.row.astype(np.uint32), matches.distance
+        return offsets, matches.row, matches.distance
 
     def compiled_table(self, kernels: ModuleType) -> CompiledTable:
         """Return the table for compiled kernels, which may lack some of the last rows."""
         if self._compiled is None or self._codes.n_rows - self._compiled.n_rows > _MAX_TAIL * self._compiled.n_rows:
             table = self._current_table()
-            self._compiled = CompiledTable.build(kernels, table, self._codes.words[: len(table.members)])
-            if not len(self._compiled.starts):
-                self._table = None  # its lists would take more room than the codes
+            words = self._codes.words[: len(table.members)]
+            self._compiled, self._table = CompiledTable.build(kernels, table, words)
         return self._compiled
 
     def _current_table(self) -> HashTable:

@@ -54,5 +54,5 @@ def scan_compiled(
         k = min(k, max(1, len(words)))
         found = find_nearest(lambda some, k, *out: kernels.scan_nearest(words, skip, some, k, radius, *out), queries, k)
     if rows is not None and is_few:
-        return found[0], rows[found[1]].astype(np.uint32), found[2]
+        return found[0], rows[found[1]], found[2]
     return found

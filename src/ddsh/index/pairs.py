@@ -309,14 +309,17 @@ class PairIndex:
             table = self._label.compiled_table(kernels)
             if self._looks is None or self._looks[0] is not table:
                 # Rows with equal label bits are read together, so their look bits lie side by side.
-                self._looks = table, looks[table.members] if len(table.starts) else looks[: table.n_rows]
+                self._looks = table, looks[table.members] if len(table.members) else looks[: table.n_rows]
             table, sorted_looks = self._looks
             covered = table.n_rows
             count = kernels.pair_nearest(
-                table.codes, table.starts, table.members, sorted_looks, skip, *asked, rule, 0, best, count
+                table.arrays, self.label_bits, sorted_looks, skip, *asked, rule, 0, best, count
             )
-        rest = labels[covered:], NO_NUMBERS, NO_NUMBERS, looks[covered:]
-        count = kernels.pair_nearest(*rest, skip, *asked, rule, covered, best, count)
+        if covered < len(labels):
+            rest = (NO_NUMBERS, labels[covered:], NO_NUMBERS, NO_NUMBERS, labels[:0], NO_NUMBERS)
+            count = kernels.pair_nearest(
+                rest, self.label_bits, looks[covered:], skip, *asked, rule, covered, best, count
+            )
         found = np.sort(best[:count])
         distances, looks_apart = np.divmod((found >> np.uint64(32)).astype(np.int64), self.look_bits + 1)
         row = (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
