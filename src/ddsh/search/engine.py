@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
@@ -536,9 +537,10 @@ class ImageSearch:
         if own is None and sha256 is None:
             sha256 = image.sha256.hex() if isinstance(image, QueryCode) else _checksum(image)
         request = _Request(image, own, sha256 or None, where, offset + k + 1, by, radius, min_similarity)
-        found = None
+        # With an indexed image, _find notices an upgrade by itself.
+        found = self._find(request, self._current() if own is None else self._loaded)
         while found is None:  # again, if the index was upgraded or the image removed in the meantime
-            found = self._find(request)
+            found = self._find(request, self._current())
         hits = found.hits[offset : offset + k]
         return QueryResult(
             self._mark_equal_pixels(hits, found.query),
@@ -548,19 +550,17 @@ class ImageSearch:
             has_more=len(found.hits) > offset + k,
         )
 
-    def _find(self, request: "_Request") -> "_Found | None":
+    def _find(self, request: "_Request", model: _CurrentModel) -> "_Found | None":
         """Return the first hits of a query; None if the index changed, so that it must be tried again."""
-        model = self._current()
-        fingerprint = model.fingerprint
-        order, calibration = check_by(request.by, self.n_bits, self.look_bits), model.calibration
-        if calibration is not None and order not in calibration.curves:
-            calibration = None
-        if request.min_similarity is not None and calibration is None:
-            raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
         code, familiarity, pixels = self._encode_query(request, model)
         with self._store.snapshot():
-            if self._store.manifest.fingerprint != fingerprint:
+            if self._store.manifest.fingerprint != model.fingerprint:
                 return None
+            order, calibration = check_by(request.by, self.n_bits, self.look_bits), model.calibration
+            if calibration is not None and order not in calibration.curves:
+                calibration = None
+            if request.min_similarity is not None and calibration is None:
+                raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
             sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
             same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
@@ -577,14 +577,12 @@ class ImageSearch:
             if request.where and same:
                 allowed = set(self._store.matching(request.where).tolist())
                 same = [number for number in same if number in allowed]
-            hits = self._hits(code, found, same, request.own)
+            similar = None if calibration is None else calibration.similarity(order, found.distances, weight)
+            hits = self._hits(code, found, similar, same, request.own)
         if calibration is not None:
-            similar = calibration.similarity(order, np.array([hit.distance for hit in hits]), weight).tolist()
-            scored = (replace(hit, similarity=value) for hit, value in zip(hits, similar, strict=True))
-            hits = [replace(hit, similarity=100.0) if hit.match else hit for hit in scored]
             hits = [hit for hit in hits if (hit.similarity or 0) >= least]
-        packed = pack_codes(code)[0].tobytes()
-        query = QueryCode(bytes.fromhex(fingerprint)[:8], packed, bytes.fromhex(sha256 or ""), pixels, familiarity)
+        checksums = bytes.fromhex(sha256 or ""), pixels
+        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], pack_codes(code)[0].tobytes(), *checksums, familiarity)
         return _Found(hits, code, order, query)
 
     def _encode_query(self, request: "_Request", current: _CurrentModel) -> tuple[CodePair | None, float | None, bytes]:
@@ -614,24 +612,34 @@ class ImageSearch:
                 return 1.0
         return weight
 
-    def _hits(self, code: CodePair, found: Neighbours, same: Sequence[int], own: int | None) -> list[Hit]:
+    def _hits(
+        self,
+        code: CodePair,
+        found: Neighbours,
+        similar: NDArray[np.float64] | None,
+        same: Sequence[int],
+        own: int | None,
+    ) -> list[Hit]:
         """Return the entries that are the query itself, then all others that were found."""
-        asked = code.main.bits()[0]
-        rows = dict(zip(found.ids.tolist(), range(len(found.ids)), strict=True))
-        nothing = (0 if self.n_bits else None, 0 if self.look_bits else None)
-        hits = [
-            Hit(entry, 0, _text(code), (), *nothing, match="query" if entry.id == own else "file")
-            for entry in self._store.entries(same)
-        ]
-        others = [number for number in rows if number not in set(same)]
         bits = found.codes.main.bits()
-        for entry in self._store.entries(others):
-            row = rows[entry.id]
-            label, look = (
-                None if values is None else int(values[row]) for values in (found.label_distances, found.look_distances)
-            )
-            flipped = tuple(np.flatnonzero(bits[row] != asked).tolist())
-            hits.append(Hit(entry, int(found.distances[row]), "".join(map(str, bits[row])), flipped, label, look))
+        texts = (bits + ord("0")).tobytes().decode("ascii")  # those of all hits, one after the other
+        rows, places = np.nonzero(bits != code.main.bits())
+        flipped = [part.tolist() for part in np.split(places, np.searchsorted(rows, np.arange(1, len(bits))))]
+        nothing = [None] * len(bits)
+        columns = (found.distances, found.label_distances, found.look_distances, similar)
+        distances, labels, looks, shares = (nothing if each is None else each.tolist() for each in columns)
+        row_of = {number: row for row, number in enumerate(found.ids.tolist())}
+        equal = (0 if self.n_bits else None, 0 if self.look_bits else None, None if similar is None else 100.0)
+        itself = set(same)
+        hits = []
+        for entry in self._store.entries([*same, *(number for number in row_of if number not in itself)]):
+            if entry.id in itself:
+                hits.append(Hit(entry, 0, _text(code), (), *equal, match="query" if entry.id == own else "file"))
+                continue
+            row = row_of[entry.id]
+            text = texts[row * bits.shape[1] : (row + 1) * bits.shape[1]]
+            facts = labels[row], looks[row], shares[row]
+            hits.append(Hit(entry, distances[row], text, tuple(flipped[row]), *facts))
         return hits
 
     def _mark_equal_pixels(self, hits: Sequence[Hit], query: QueryCode) -> list[Hit]:
