@@ -1,6 +1,6 @@
 """CPU time of the search service per request, beside a bare FastAPI endpoint that returns the same JSON.
 
-Usage: ``python benchmarks/service.py FOLDER [--quick] [--index INDEX] [--out FILE]``, with the authors' codes in FOLDER.
+Usage: ``python benchmarks/service.py FOLDER [--quick] [--index INDEX] [--out FILE]``; FOLDER holds the authors' codes.
 Both servers run in processes of their own, with the same uvicorn settings and one keep-alive connection; requests to
 them alternate, so that other load meets both. The exit code is 1 if a target is missed. Linux only.
 """
@@ -44,7 +44,7 @@ class Server:
     """A server process and one connection to it."""
 
     def __init__(self, command: list[str], port: int) -> None:
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         for _ in range(1200):
             try:
@@ -82,7 +82,12 @@ def measure(ours: Server, bare: Server, k: int, n_entries: int, n_requests: int)
             bare.get(f"/search?id={rng.randrange(n_entries)}&k={k}")
     after = cpu_of(ours.process.pid), cpu_of(bare.process.pid)
     mine, theirs = (1e3 * (end - start) / (10 * n_requests) for start, end in zip(before, after, strict=True))
-    return {"k": k, "ms": round(mine, 2), "bare ms": round(theirs, 2), "share of the bare rate": round(theirs / mine, 2)}
+    return {
+        "k": k,
+        "ms": round(mine, 2),
+        "bare ms": round(theirs, 2),
+        "share of the bare rate": round(theirs / mine, 2),
+    }
 
 
 def main() -> int:
