@@ -100,7 +100,7 @@ def main() -> int:
     n_query = 200 if given.quick else 1000
     sizes = (100, 2_000_000) if given.quick else (1000, 10_000_000)
     command = [sys.executable, __file__, "--memory", *map(str, sizes)]
-    memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
+    memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     rows: dict[str, Any] = {f"memory, {sizes[0]:,} x {sizes[1]:,}": memory}
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, n_query), rng.integers(0, 10, 59_000)

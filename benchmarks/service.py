@@ -44,7 +44,7 @@ class Server:
     """A server process and one connection to it."""
 
     def __init__(self, command: list[str], port: int) -> None:
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         for _ in range(1200):
             try:
