@@ -19,6 +19,11 @@ from ddsh.labels import Labels
 
 __all__ = ["Counts", "Groups", "count_by_distance", "get_kernel"]
 
+_LOG = logging.getLogger(__name__)
+
+_compared = 0  # pairs so far
+_kernel: Any = None  # False if it cannot be loaded
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -141,11 +146,6 @@ def get_kernel(n_pairs: int, worth_loading: int = 1_000_000_000) -> Any | None: 
             _LOG.info("Codes are scored with NumPy alone (%s).", error)
             _kernel = False
     return _kernel or None
-
-
-_LOG = logging.getLogger(__name__)
-_compared = 0
-_kernel: Any = None  # False if it cannot be loaded
 
 
 def _histograms(
