@@ -626,8 +626,9 @@ class ImageSearch:
         rows, places = np.nonzero(bits != code.main.bits())
         flipped = [part.tolist() for part in np.split(places, np.searchsorted(rows, np.arange(1, len(bits))))]
         nothing = [None] * len(bits)
-        columns = (found.distances, found.label_distances, found.look_distances, similar)
-        distances, labels, looks, shares = (nothing if each is None else each.tolist() for each in columns)
+        distances: list[int] = found.distances.tolist()
+        columns = (found.label_distances, found.look_distances, similar)
+        labels, looks, shares = (nothing if each is None else each.tolist() for each in columns)
         row_of = {number: row for row, number in enumerate(found.ids.tolist())}
         equal = (0 if self.n_bits else None, 0 if self.look_bits else None, None if similar is None else 100.0)
         itself = set(same)
