@@ -81,7 +81,7 @@ def measure_memory(n_query: int, n_database: int) -> None:
     codes = [BinaryCodes(rng.integers(0, 256, (n_items, 6), np.uint8), 48) for n_items in sizes]
     labels = [rng.integers(0, 10, n_items) for n_items in sizes]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds, _ = cpu_time(lambda: score(*codes, *labels))
+    seconds, _ = cpu_time(lambda: score(codes[0], codes[1], labels[0], labels[1]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"megabytes": round(peak / 1024), "before": round(before / 1024), "seconds": round(seconds, 1)}))
 
