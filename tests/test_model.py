@@ -404,12 +404,12 @@ def test_too_many_look_bits_are_refused():
         Model("lsh", "small", look_bits=2000)
 
 
-@pytest.mark.parametrize("version", [0, 5, None, "1"])
+@pytest.mark.parametrize("version", [0, 6, None, "1"])
 def test_a_model_of_another_version_is_refused(fitted, tmp_path, version):
     fitted("pixels").save(tmp_path)
     content = json.loads((tmp_path / "model.json").read_text()) | {"version": version}
     (tmp_path / "model.json").write_text(json.dumps(content))
-    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 4"):
+    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 5"):
         Model.load(tmp_path)
 
 

@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from ddsh.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from scipy import sparse  # imported where it is used: it takes longer than NumPy
 
 __all__ = [
     "Labels",
@@ -236,6 +238,8 @@ class PairLabels(Labels):
                 raise InvalidInput("Give n_items, the number of items, with a callable.")
             self._similar, self._rows = pairs, np.arange(n_items)
             return
+        from scipy import sparse
+
         matrix = sparse.csr_array(cast("Any", pairs))
         if matrix.shape[0] != matrix.shape[1]:
             raise InvalidInput(f"A matrix of pairs is square; got {matrix.shape}.")
@@ -281,7 +285,10 @@ class PairLabels(Labels):
 PairFunction: TypeAlias = Callable[[NDArray[np.integer[Any]], NDArray[np.integer[Any]]], NDArray[Any]]
 """Function of two vectors of row numbers that returns a matrix: which pairs are similar."""
 
-LabelsLike: TypeAlias = Labels | ArrayLike | sparse.sparray | sparse.spmatrix
+if TYPE_CHECKING:
+    LabelsLike: TypeAlias = Labels | ArrayLike | sparse.sparray | sparse.spmatrix
+else:
+    LabelsLike = Labels | ArrayLike
 """Labels in any form that :func:`as_labels` converts."""
 
 _MIXED = (
@@ -303,6 +310,8 @@ def as_labels(labels: LabelsLike) -> Labels:
     Labels
         :class:`SingleLabels` or :class:`MultiLabels`.
     """
+    from scipy import sparse
+
     if isinstance(labels, Labels):
         return labels
     if sparse.issparse(labels):
@@ -343,6 +352,8 @@ def _single(values: NDArray[Any]) -> NDArray[Any]:
 
 def _multi(matrix: "sparse.csr_array[Any]") -> MultiLabels:
     """Return multi-labels of a 0/1 sparse matrix in canonical form, or raise."""
+    from scipy import sparse
+
     if not np.isin(matrix.data, (0, 1)).all():
         raise InvalidInput("A label matrix holds only 0 and 1; for one label per item give a vector.")
     clean = sparse.csr_array(matrix.astype(np.int32), copy=True)

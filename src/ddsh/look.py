@@ -9,15 +9,16 @@ Gong, Y. and Lazebnik, S. "Iterative Quantization: A Procrustean Approach to Lea
 """
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.codes import MAX_BITS, BinaryCodes
 from ddsh.errors import InvalidInput
-from ddsh.methods.base import Outputs
-from ddsh.methods.itq import ITQ
+
+if TYPE_CHECKING:
+    from ddsh.methods.base import Outputs
 
 __all__ = ["LOOK_BITS", "MAX_SAMPLE", "Look"]
 
@@ -74,6 +75,8 @@ class Look:
         parts : sequence of ndarray, each of shape (n, d)
             Features of the same images.
         """
+        from ddsh.methods.itq import ITQ  # not needed to encode, and it imports scikit-learn
+
         n_images = len(parts[0])
         self.widths_ = tuple(part.shape[1] for part in parts)
         # The features of one image, centred, would be zero.
@@ -94,7 +97,7 @@ class Look:
         self.offset_ = (scaled.mean(axis=0) @ self.projection_ * (n_images > 1)).astype(np.float32)
         return self
 
-    def project(self, parts: _Parts) -> Outputs:
+    def project(self, parts: _Parts) -> "Outputs":
         """Return real outputs, shape (n, n_bits); their signs are the look bits."""
         outputs: Outputs = self.scaled(parts) @ self.projection_.astype(np.float64) - self.offset_
         return outputs

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from ddsh.backbones.base import PREPROCESSING_VERSION, Backbone
 from ddsh.calibration import MIN_QUERIES, Calibration, altered_copy
@@ -22,13 +20,13 @@ from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.images import Image, Images, SomeImages, as_images
 from ddsh.labels import LabelsLike, as_labels
 from ddsh.look import LOOK_BITS, MAX_SAMPLE, Look
-from ddsh.methods.base import Hasher, Outputs
 from ddsh.methods.registry import METHODS, get_method
-from ddsh.methods.training import TrainingStep
 from ddsh.storage import Manifest, atomic_write
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # scikit-learn and PyTorch are imported when a model is made or loaded
     from ddsh.backbones.network import HashNetwork
+    from ddsh.methods.base import Hasher, Outputs
+    from ddsh.methods.training import TrainingStep
 
 __all__ = ["LOOK_IMAGE_SIZE", "Model", "ModelManifest", "pixel_features"]
 
@@ -60,9 +58,11 @@ class ModelManifest(Manifest):
         Number of look bits (``n_bits``) and stages of the network that they come from (``stages``).
     calibration : Calibration or None
         What distances of its codes mean, in per cent.
+    fingerprint : str or None
+        :attr:`Model.fingerprint`, so that it is known before the weights are read; None in older files.
     """
 
-    format_version = 4
+    format_version = 5
     method: str | None
     params: dict[str, Any]
     backbone: dict[str, Any] | None
@@ -70,15 +70,17 @@ class ModelManifest(Manifest):
     about: dict[str, Any]
     look: dict[str, Any] | None
     calibration: Calibration | None
+    fingerprint: str | None
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
         """Convert older versions.
 
-        Version 3 has no calibration, 2 no look bits, and 1 the backbone among the parameters and epochs as passes.
+        Version 4 has no fingerprint, 3 no calibration, 2 no look bits; 1 has the backbone among the parameters and
+        epochs as passes.
         """
-        if version in (2, 3):
-            return {"look": None} | content | {"calibration": None}
+        if version in (2, 3, 4):
+            return {"look": None, "calibration": None} | content | {"fingerprint": None}
         if version != 1:
             return None
         params, about = content["params"], content["about"]
@@ -95,7 +97,8 @@ class ModelManifest(Manifest):
             if training and "passes" in training:
                 training["epochs"], training["final_lr"] = training.pop("passes"), training.pop("final_rate")
         facts = {"method": content["method"], "params": params, "backbone": backbone}
-        return facts | {"weights": content["fingerprint"], "about": about, "look": None, "calibration": None}
+        nothing = dict.fromkeys(("look", "calibration", "fingerprint"))
+        return facts | {"weights": content["fingerprint"], "about": about} | nothing
 
 
 class Model:
@@ -125,10 +128,12 @@ class Model:
 
     def __init__(
         self,
-        method: str | Hasher | None = "ddsh",
+        method: "str | Hasher | None" = "ddsh",
         backbone: str | Backbone | None = None,
         look_bits: int = LOOK_BITS,
     ) -> None:
+        from ddsh.methods.base import Hasher
+
         chosen = get_method(method)() if isinstance(method, str) else method
         if chosen is not None and not isinstance(chosen, Hasher):
             raise InvalidInput(f"A method is a name or a ddsh.Hasher such as ddsh.DDSH(32); got {method!r}.")
@@ -177,7 +182,7 @@ class Model:
         *,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_step: Callable[[TrainingStep], None] | None = None,
+        on_step: "Callable[[TrainingStep], None] | None" = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> Self:
         """Learn from images and, if the method is supervised, their labels.
@@ -265,7 +270,7 @@ class Model:
         self.calibration = Calibration.from_labels(codes, self.encode_pair(database), similar, familiarity)
         return self
 
-    def project(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> Outputs:  # noqa: ANN401
+    def project(self, images: Any, on_progress: Callable[[int, int], None] | None = None) -> "Outputs":  # noqa: ANN401
         """Return real outputs, shape (n, n_bits); their signs are the label bits."""
         return np.concatenate(list(self._blocks(as_images(images), on_progress)))
 
@@ -404,6 +409,7 @@ class Model:
             about=self.about if about is None else about,
             look=look,
             calibration=self.calibration,
+            fingerprint=self.fingerprint,
         )
         with atomic_write(target / MODEL_FILES[1]) as file:
             file.write(weights)
@@ -421,9 +427,7 @@ class Model:
             Device of the network: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         """
         source = Path(folder)
-        manifest = ModelManifest.read(
-            source / MODEL_FILES[0], missing=f"{folder} holds no model ({MODEL_FILES[0]} is missing)."
-        )
+        manifest = cls.read_manifest(source)
         path = source / MODEL_FILES[1]
         try:
             found = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -453,6 +457,12 @@ class Model:
         model.about, model.calibration = manifest.about, manifest.calibration
         return model
 
+    @staticmethod
+    def read_manifest(folder: str | os.PathLike[str]) -> ModelManifest:
+        """Read the description of a saved model, without its weights."""
+        missing = f"{folder} holds no model ({MODEL_FILES[0]} is missing)."
+        return ModelManifest.read(Path(folder) / MODEL_FILES[0], missing=missing)
+
     def save_calibration(self, folder: str | os.PathLike[str]) -> None:
         """Write the calibration to the folder of this model; weights and codes stay as they are."""
         path = Path(folder) / MODEL_FILES[0]
@@ -466,11 +476,15 @@ class Model:
 
     def clone(self) -> "Model":
         """Return an unfitted copy with the same parameters."""
+        from sklearn.base import clone
+
         return Model(None if self.method is None else clone(self.method), self.backbone, self._look_bits)
 
     def _weights(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the method and, with a prefix, those of the look bits."""
         if self.method is None and self.look is None:
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError("This model is not fitted yet; call fit first.")
         weights = {} if self.method is None else self.method.get_weights()
         if self.look is not None:
@@ -480,7 +494,7 @@ class Model:
     def _features(self, images: Images) -> NDArray[np.float32]:
         return pixel_features(images) if self.backbone is None else self.backbone.features(images)
 
-    def _project_both(self, images: Images, look: Look) -> tuple[Outputs | None, tuple[NDArray[np.float32], ...]]:
+    def _project_both(self, images: Images, look: Look) -> "tuple[Outputs | None, tuple[NDArray[np.float32], ...]]":
         """Return the outputs of the method and the features for look bits, from one forward pass."""
         if (deep := self._deep_method()) is not None:
             outputs, features = deep.project_with_look(images, look.stages)
@@ -494,12 +508,12 @@ class Model:
         trained = getattr(getattr(self.method, "learned_", None), "regression", self.method)
         return trained if hasattr(trained, "project_with_look") else None
 
-    def _blocks(self, images: Images, on_progress: Callable[[int, int], None] | None) -> Iterator[Outputs]:
+    def _blocks(self, images: Images, on_progress: Callable[[int, int], None] | None) -> "Iterator[Outputs]":
         method = self.require_method()
         for block in _split(images, on_progress):
             yield method.project(self._features(block) if method.inputs == "features" else block)
 
-    def require_method(self) -> Hasher:
+    def require_method(self) -> "Hasher":
         """Return the method; raise :class:`~ddsh.errors.InvalidInput` if the model has look bits only."""
         if self.method is None:
             fitted = "" if self.look is not None else " and is not fitted yet"

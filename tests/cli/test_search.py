@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -311,3 +313,11 @@ def test_verify_says_that_all_is_intact_or_what_is_not(ddsh, index):
     assert array.name in outcome.stdout
     assert outcome.stderr.count("\n") == 1
     assert "fails in 1 places; restore a backup" in outcome.stderr
+
+
+def test_a_search_by_id_imports_neither_pytorch_nor_scikit_learn(made):
+    code = "import sys; from ddsh.cli import app; app(standalone_mode=False); print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", code, "search", made[0], "1"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert "0.png" in outcome.stdout
+    assert not {"torch", "sklearn", "scipy", "numba"} & set(outcome.stderr.split())

@@ -286,3 +286,25 @@ def test_the_two_conventions_of_ap_at_k_differ_as_published(authors):
         for convention in ("retrieved", "min_k")
     ]
     assert maps == pytest.approx([0.812, 0.715], abs=5e-4)
+
+
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_a_database_of_any_size_is_scored_in_blocks_with_the_same_scores(rng, monkeypatch, leave_one_out):
+    codes, labels = _codes(rng.integers(0, 2, (3000, 10))), rng.integers(0, 5, 3000)
+    queries, query_labels = (codes, labels) if leave_one_out else (codes[:40], labels[:40])
+    options = {"leave_one_out": leave_one_out, "precision_at": (1, 7, 100, 9999)}
+    expected = score(queries, codes, query_labels, labels, **options)
+    monkeypatch.setattr("ddsh.evaluation.scores._BLOCK_ITEMS", 700)
+    monkeypatch.setattr("ddsh.evaluation.scores._MAX_CURVE", 1000)
+    monkeypatch.setattr("ddsh.evaluation.metrics._MAX_STORED", 1000)
+    monkeypatch.setattr("ddsh.evaluation.metrics._FEW_STORED", 500)
+    found = score(queries, codes, query_labels, labels, **options)
+    assert found.average_precision == pytest.approx(expected.average_precision, abs=1e-12)
+    assert found.metrics == pytest.approx(expected.metrics, abs=1e-12)
+    assert found.precision_at == pytest.approx(expected.precision_at, abs=1e-12)
+    assert found.recall_at == pytest.approx(expected.recall_at, abs=1e-12)
+    curve, whole = found.precision_recall.by_rank, expected.precision_recall.by_rank
+    assert len(curve.rank) < 300
+    assert curve.precision == pytest.approx(whole.precision[np.array(curve.rank) - 1], abs=1e-12)
+    assert curve.recall == pytest.approx(whole.recall[np.array(curve.rank) - 1], abs=1e-12)
+    assert found.thinned().precision_recall.by_rank.rank == curve.rank

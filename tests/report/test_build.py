@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ddsh.errors import ArtefactError, UnknownName
-from ddsh.report import FIGURES, FORMATS, read_folder, write_report
+from ddsh.report import FIGURES, FORMATS, build, read_folder, write_report
 
 HEADINGS = [
     "Mean average precision",
@@ -202,6 +202,46 @@ def test_the_same_results_give_the_same_figures(put, read, tmp_path, bare_conten
     first, second = (write_report(read()[0], tmp_path / name, formats=FORMATS) for name in ("a", "b"))
     assert [path.name for path in first.figures] == [f"map-cifar10-cost.{kind}" for kind in ("svg", "png", "pdf")]
     for one, other in zip(first.figures, second.figures, strict=True):
+        assert (one.name, one.read_bytes()) == (other.name, other.read_bytes())
+
+
+def test_figures_that_have_not_changed_are_not_drawn_again(put, read, tmp_path, bare_content, monkeypatch):
+    put(bare_content("ddsh", seconds=3.0))
+    put(bare_content("lsh", seconds=300.0))
+    drawn = []
+
+    def draw(styles, job, formats, draw=build._draw_one):
+        drawn.append(job.name)
+        return draw(styles, job, formats)
+
+    monkeypatch.setattr(build, "_draw_one", draw)
+    first = write_report(read()[0], tmp_path)
+    page, (figure,) = first.page.read_bytes(), first.figures
+    content = figure.read_bytes()
+    assert write_report(read()[0], tmp_path).page.read_bytes() == page
+    assert drawn == ["cost"]
+    figure.write_bytes(content + b"\n")  # changed by others
+    assert write_report(read()[0], tmp_path).page.read_bytes() == page
+    assert (drawn, figure.read_bytes()) == (["cost"] * 2, content)
+    (tmp_path / ".figures.json").write_text("[1]")
+    write_report(read()[0], tmp_path)
+    put(bare_content("lsh", seconds=3000.0))
+    assert write_report(read()[0], tmp_path).page.read_bytes() != page
+    assert drawn == ["cost"] * 4
+    assert figure.read_bytes() != content
+
+
+def test_several_processes_draw_the_same_bytes(put, read, tmp_path, bare_content, monkeypatch):
+    for bits in (12, 24, 32):
+        put(bare_content("ddsh", bits, seconds=3.0))
+        put(bare_content("lsh", bits, seconds=300.0))
+    alone = write_report(read()[0], tmp_path / "alone")
+    monkeypatch.setattr(build, "_MIN_PER_PROCESS", 1)
+    monkeypatch.setattr(build, "cpu_count", lambda: 2)
+    several = write_report(read()[0], tmp_path / "several")
+    assert len(several.figures) > 1
+    assert several.page.read_bytes() == alone.page.read_bytes()
+    for one, other in zip(alone.figures, several.figures, strict=True):
         assert (one.name, one.read_bytes()) == (other.name, other.read_bytes())
 
 

@@ -296,6 +296,16 @@ def test_a_model_folder_that_was_swapped_is_refused(search, other_model):
         ImageSearch.open(search.folder)
 
 
+def test_weights_are_read_when_an_image_is_encoded_and_must_be_the_indexes_own(search, other_model, photos):
+    weights, known = search.folder / "model" / "model.safetensors", next(photos.rglob("*.png"))
+    shutil.copy(other_model / weights.name, weights)
+    with ImageSearch.open(search.folder) as opened:
+        assert [hit.id for hit in opened.query(1, k=1)] == [1]
+        assert opened.query(known, k=1)[0].match == "file"
+        with pytest.raises(ArtefactError, match=r"not the file that model\.json describes"):
+            opened.query(np.zeros((20, 20, 3), np.uint8))
+
+
 def test_a_catalogue_of_another_model_is_refused(search, tmp_path, other_model):
     search.close()
     with ImageSearch.create(tmp_path / "other", other_model):
@@ -625,7 +635,7 @@ def calibrated(tmp_path, rng):
 def test_similarities_fall_with_the_distance_and_are_shares_of_relevant_images(calibrated):
     search, new = calibrated
     found = [hit for image in new for hit in search.query(image, k=200)]
-    curve = search._current()[1].calibration.curves["both"]
+    curve = search.load_model().calibration.curves["both"]
     for image in new[:5]:
         hits = search.query(image, k=200)
         similar = [hit.similarity for hit in hits]

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from small_photos import draw, touch
 
 from ddsh import ImageSearch
 from ddsh.images import encode_png
+from ddsh.search.indexer import map_in_threads
 
 
 def test_nothing_happened_to_files_that_are_as_they_were(search):
@@ -152,3 +154,18 @@ def test_a_change_that_keeps_size_and_time_is_found_by_checksum_only(search, pho
     assert search.refresh().changed == ()
     assert search.refresh(checksum=True).changed == (number,)
     assert search.entry(number).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_results_are_computed_ahead_while_the_last_one_is_used():
+    begun = threading.Semaphore(0)
+
+    def work(item):
+        begun.release()
+        return item
+
+    results = map_in_threads(work, range(20), ahead=8)
+    assert next(results) == 0
+    for _ in range(9):  # the first one, and eight more that nobody has asked for
+        assert begun.acquire(timeout=60)
+    assert not begun.acquire(timeout=0.1)
+    assert list(results) == list(range(1, 20))

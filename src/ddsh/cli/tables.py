@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from ddsh.evaluation.result import Spread, Summary
 from ddsh.report.text_table import TableCell, TextTable
 
 if TYPE_CHECKING:
+    from ddsh.evaluation.result import Spread, Summary
     from ddsh.methods.base import MethodCard
 
 __all__ = ["methods_table", "rich_table", "summary_csv", "summary_table"]
@@ -17,10 +17,10 @@ __all__ = ["methods_table", "rich_table", "summary_csv", "summary_table"]
 _SCORES = ("map", "precision_100", "success_2", "seconds")
 
 
-def summary_table(summaries: Sequence[Summary]) -> TextTable:
+def summary_table(summaries: Sequence["Summary"]) -> TextTable:
     """Return results as mean and standard deviation over seeds."""
 
-    def text(spread: Spread | None, digits: int) -> str:
+    def text(spread: "Spread | None", digits: int) -> str:
         """Return ``mean ± deviation``; nothing for None."""
         return "" if spread is None else spread.text(digits)
 
@@ -39,7 +39,7 @@ def summary_table(summaries: Sequence[Summary]) -> TextTable:
     return TextTable(header, rows, "lll" + "r" * (len(header) - 3))
 
 
-def summary_csv(summaries: Sequence[Summary]) -> str:
+def summary_csv(summaries: Sequence["Summary"]) -> str:
     """Return results as CSV: means and standard deviations in full precision."""
     named = ("experiment", "dataset", "protocol", "label", "method", "network", "n_bits")
     header = (*named, "n_seeds", *(f"{name}_{part}" for name in _SCORES for part in ("mean", "deviation")))

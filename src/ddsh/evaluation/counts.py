@@ -1,10 +1,13 @@
 """Counts of items and relevant items by Hamming distance to queries.
 
 With ties averaged, scores are functions of these counts. Queries that are equal in code and labels are counted once,
-and so are equal items of the database.
+and so are equal items of the database. NumPy counts, or numba where it is installed and there is much to count.
 """
 
+import importlib
+import logging
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +17,12 @@ from numpy.typing import NDArray
 from ddsh.codes import BinaryCodes
 from ddsh.labels import Labels
 
-__all__ = ["Counts", "Groups", "count_by_distance"]
+__all__ = ["Counts", "Groups", "count_by_distance", "get_kernel"]
+
+_LOG = logging.getLogger(__name__)
+
+_compared = 0  # pairs so far
+_kernel: Any = None  # False if it cannot be loaded
 
 
 @dataclass(frozen=True)
@@ -82,18 +90,62 @@ def count_by_distance(queries: Groups, database: Groups) -> Counts:
     """Count the items of `database` by their distance from each group of `queries`."""
     n_bits = queries.codes.n_bits
     shape = (len(queries.codes), n_bits + 1)
-    counts = Counts(np.empty(shape, np.int64), np.empty(shape, np.int64))
-    weights = None if (database.sizes == 1).all() else database.sizes.astype(np.float64)
+    counts = Counts(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+    kernel = get_kernel(len(queries.codes) * len(database.codes))
+    count = _count_with_numpy if kernel is None else partial(_count_compiled, kernel)
     edges = np.searchsorted(queries.label_ids, np.arange(len(queries.labels) + 1))
     for label_id, (start, stop) in enumerate(pairwise(edges.tolist())):
         label_set = queries.labels.take(slice(label_id, label_id + 1))
-        relevant = np.flatnonzero(label_set.similar(database.labels)[0][database.label_ids])
-        some = None if weights is None else weights[relevant]
-        for rows, distances in queries.codes[start:stop].hamming_blocks(database.codes):
-            block = slice(start + rows.start, start + rows.stop)
-            counts.total[block] = _histograms(distances, weights, n_bits)
-            counts.relevant[block] = _histograms(distances[:, relevant], some, n_bits)
+        is_relevant = label_set.similar(database.labels)[0][database.label_ids]
+        rows = slice(start, stop)
+        count(queries.codes[rows], database, is_relevant, Counts(counts.total[rows], counts.relevant[rows]))
     return counts
+
+
+def _count_with_numpy(queries: BinaryCodes, database: Groups, is_relevant: NDArray[np.bool_], counts: Counts) -> None:
+    """Fill in the counts of queries with equal labels."""
+    weights = None if (database.sizes == 1).all() else database.sizes.astype(np.float64)
+    relevant = np.flatnonzero(is_relevant)
+    some = None if weights is None else weights[relevant]
+    for rows, distances in queries.hamming_blocks(database.codes):
+        counts.total[rows] = _histograms(distances, weights, queries.n_bits)
+        counts.relevant[rows] = _histograms(distances[:, relevant], some, queries.n_bits)
+
+
+def _count_compiled(
+    kernel: Any,  # noqa: ANN401 -- a function of numba
+    queries: BinaryCodes,
+    database: Groups,
+    is_relevant: NDArray[np.bool_],
+    counts: Counts,
+) -> None:
+    """Fill in the counts of queries with equal labels, as :func:`_count_with_numpy` does."""
+    codes = (np.ascontiguousarray(each.words().T) for each in (queries, database.codes))
+    kernel(*codes, database.sizes, is_relevant.astype(np.uint8), counts.total, counts.relevant)
+
+
+def get_kernel(n_pairs: int, worth_loading: int = 1_000_000_000) -> Any | None:  # noqa: ANN401 -- a function of numba
+    """Return the compiled function, or None as long as NumPy does the work.
+
+    It is loaded once NumPy has compared as many pairs as take longer than loading it. The first time on a machine it is
+    compiled, which takes some seconds.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Number of pairs that are about to be compared.
+    worth_loading : int
+        Number of pairs from which on the function is loaded.
+    """
+    global _compared, _kernel
+    _compared += n_pairs
+    if _kernel is None and _compared >= worth_loading:
+        try:
+            _kernel = importlib.import_module("ddsh.evaluation._compiled_counts").add_counts
+        except ImportError as error:  # numba is not installed, or not for this version of NumPy
+            _LOG.info("Codes are scored with NumPy alone (%s).", error)
+            _kernel = False
+    return _kernel or None
 
 
 def _histograms(

@@ -31,6 +31,7 @@ __all__ = [
     "APConvention",
     "AveragePrecision",
     "Curve",
+    "HarmonicNumbers",
     "Metric",
     "Ranking",
     "average_precision",
@@ -38,7 +39,7 @@ __all__ = [
     "by_radius",
     "curve_by_rank",
     "expected_gains",
-    "harmonic_numbers",
+    "found_at",
     "pooled_by_radius",
     "precision_at",
     "rank_stably",
@@ -51,10 +52,13 @@ else:  # results store such arrays as JSON
     Floats = Annotated[
         np.ndarray, PlainValidator(lambda values: np.asarray(values, np.float64)), PlainSerializer(np.ndarray.tolist)
     ]
-Harmonic: TypeAlias = NDArray[np.longdouble]
 Ints: TypeAlias = NDArray[np.int64]
 Count: TypeAlias = Ints | np.int64
 APConvention: TypeAlias = Literal["retrieved", "min_k"]
+
+_MAX_STORED = 1 << 20
+_FEW_STORED = 1 << 12
+_EULER = np.longdouble("0.57721566490153286060651209008240243")
 
 
 @dataclass(frozen=True)
@@ -91,18 +95,36 @@ class Curve:
     rank: list[int] | None = None
 
 
-def harmonic_numbers(n: int) -> Harmonic:
-    """Return H(0), H(1), ..., H(n), where H(k) = 1 + 1/2 + ... + 1/k.
+class HarmonicNumbers:
+    """H(0), H(1), ..., H(n), where H(k) = 1 + 1/2 + ... + 1/k.
 
-    In extended precision, because differences of neighbours are multiplied by ranks and lose as many digits.
+    In extended precision, because differences of neighbours are multiplied by ranks and lose as many digits. Of more
+    than a million, the first ones are stored and the others computed when they are asked for, as
+    ``ln k + gamma + 1/2k - 1/12k^2 + 1/120k^4``; the next term is smaller than 1e-23.
+
+    Parameters
+    ----------
+    n : int
+        The last one.
     """
-    numbers = np.zeros(n + 1, np.longdouble)
-    np.cumsum(1 / np.arange(1, n + 1, dtype=np.longdouble), out=numbers[1:])
-    return numbers
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._n_stored = n if n <= _MAX_STORED else _FEW_STORED
+        self._numbers = np.zeros(self._n_stored + 1, np.longdouble)
+        np.cumsum(1 / np.arange(1, self._n_stored + 1, dtype=np.longdouble), out=self._numbers[1:])
+
+    def __getitem__(self, k: Count) -> NDArray[np.longdouble]:
+        if self._n_stored == self.n:
+            return self._numbers[k]
+        large = np.maximum(k, self._n_stored).astype(np.longdouble)
+        inverse = 1 / (large * large)
+        computed = np.log(large) + _EULER + 1 / (2 * large) - inverse * (1 - inverse / 10) / 12
+        return np.where(k <= self._n_stored, self._numbers[np.minimum(k, self._n_stored)], computed)
 
 
 def average_precision(
-    counts: Counts, harmonic: Harmonic, top_k: int | None = None, convention: APConvention = "retrieved"
+    counts: Counts, harmonic: HarmonicNumbers, top_k: int | None = None, convention: APConvention = "retrieved"
 ) -> AveragePrecision:
     """Return the expected, worst and best average precision of each query.
 
@@ -110,8 +132,8 @@ def average_precision(
     ----------
     counts : Counts
         Items and relevant items at each distance.
-    harmonic : ndarray of longdouble
-        :func:`harmonic_numbers` up to the size of the database.
+    harmonic : HarmonicNumbers
+        Up to the size of the database.
     top_k : int, optional
         Score only the first `top_k` items.
     convention : {"retrieved", "min_k"}
@@ -125,7 +147,7 @@ def average_precision(
     """
     n, r = counts.total, counts.relevant
     seen, hits = np.cumsum(n, axis=1) - n, np.cumsum(r, axis=1) - r
-    k = len(harmonic) - 1 if top_k is None else min(top_k, len(harmonic) - 1)
+    k = harmonic.n if top_k is None else min(top_k, harmonic.n)
     whole = seen + n <= k
     sums = (
         _expected_sum(n, r, seen, hits, harmonic),
@@ -154,7 +176,7 @@ class _Cut:
     hits: np.int64
     k: int
 
-    def scores(self, harmonic: Harmonic, done: list[float], divisor: int | None) -> tuple[float, float, float]:
+    def scores(self, harmonic: HarmonicNumbers, done: list[float], divisor: int | None) -> tuple[float, float, float]:
         """Return expected, lowest and highest AP, given the sums over the blocks before."""
         slots = int(self.k - self.seen)
         found = np.arange(max(0, slots - int(self.n - self.r)), min(slots, int(self.r)) + 1)
@@ -166,7 +188,7 @@ class _Cut:
         return float(chance @ (expected / by)), float((low / by).min()), float((high / by).max())
 
 
-def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Harmonic) -> Floats:
+def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: HarmonicNumbers) -> Floats:
     """Return the expected sum of the precisions at a block's relevant items.
 
     Position j of the block is relevant with probability r/n, and then (j - 1)(r - 1)/(n - 1) of those before it are
@@ -177,7 +199,7 @@ def _expected_sum(n: Count, r: Count, seen: Count, hits: Count, harmonic: Harmon
     return np.asarray(r / np.maximum(n, 1) * ((hits + 1) * span + others), np.float64)
 
 
-def _run_sum(hits: Count, start: Count, r: Count, harmonic: Harmonic) -> Floats:
+def _run_sum(hits: Count, start: Count, r: Count, harmonic: HarmonicNumbers) -> Floats:
     """Return the sum of the precisions at r consecutive relevant items after `start` items."""
     return np.asarray(r + (hits - start) * (harmonic[start + r] - harmonic[start]), np.float64)
 
@@ -232,6 +254,22 @@ def expected_gains(counts: Counts, n_database: int) -> Floats:
     for row, part in zip(gains, (steps, shares), strict=True):
         row[:] = np.cumsum(np.bincount(starts, part.ravel(), minlength=n_database + 1)[:n_database])
     return gains
+
+
+def found_at(counts: Counts, ranks: Ints) -> Floats:
+    """Return the expected relevant items among the first items, summed over queries, at some ranks.
+
+    Unlike :func:`expected_gains` it takes no memory for the other ranks.
+
+    Returns
+    -------
+    ndarray of float, shape (2, n_ranks)
+        Relevant items, for precision, and relevant items divided by all of the query, for recall.
+    """
+    n, r = counts.total, counts.relevant
+    seen, rates, all_relevant = np.cumsum(n, axis=1) - n, r / np.maximum(n, 1), np.maximum(r.sum(axis=1), 1)
+    found = np.array([(np.clip(rank - seen, 0, n) * rates).sum(axis=1) for rank in ranks.tolist()])
+    return np.stack([found.sum(axis=1), (found / all_relevant).sum(axis=1)])
 
 
 def success(counts: Counts, radii: tuple[int, ...]) -> Ints:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation import metrics
-from ddsh.evaluation.counts import Groups, count_by_distance
+from ddsh.evaluation.counts import Counts, Groups, count_by_distance
 from ddsh.evaluation.metrics import METRICS, APConvention, AveragePrecision, Curve, Floats, Ranking, rank_stably
 from ddsh.labels import Labels, LabelsLike, as_labels
 
@@ -19,6 +20,9 @@ Ties: TypeAlias = Literal["expected", "stable"]
 RADII = (0, 1, 2)
 PRECISION_AT = (1, 10, 100, 500, 1000)
 _BLOCK_COUNTS = 1 << 20
+_BLOCK_ITEMS = 1 << 19
+_MAX_CURVE = 1 << 20
+"""Ranks of the longest curve that has a point at every rank."""
 _CURVE_POINTS = 200
 
 
@@ -31,7 +35,7 @@ class PrecisionRecall:
     by_radius : Curve
         Within Hamming radius 0, 1, ..., n_bits (hash lookup).
     by_rank : Curve
-        Among the first 1, 2, ..., n_database items (Hamming ranking).
+        Among the first 1, 2, ..., n_database items (Hamming ranking); of more than a million items at 200 ranks.
     by_radius_pooled : Curve, optional
         Within each radius, pooled over all pairs of a query and an item, as the authors of DDSH do; `by_radius` is the
         mean over queries, with precision 0 for a query that finds nothing.
@@ -100,8 +104,10 @@ class Scores:
         curves = self.precision_recall
         if curves is None or self.average_precision is None:
             return self
-        ranks = np.unique(np.geomspace(1, self.n_database, _CURVE_POINTS).round().astype(int))
-        by_rank = Curve(curves.by_rank.precision[ranks - 1], curves.by_rank.recall[ranks - 1], ranks.tolist())
+        by_rank = curves.by_rank
+        if by_rank.rank is None:
+            ranks = _curve_ranks(self.n_database)
+            by_rank = Curve(by_rank.precision[ranks - 1], by_rank.recall[ranks - 1], ranks.tolist())
         return replace(
             self,
             precision_recall=PrecisionRecall(curves.by_radius, by_rank, curves.by_radius_pooled),
@@ -179,7 +185,11 @@ def score(
         raise InvalidInput(f"Every k of precision_at must be a whole number, at least 1; got {tuple(precision_at)}.")
     if not _whole(radii, 0):
         raise InvalidInput(f"A Hamming radius is a whole number, 0 or more; got {tuple(radii)}.")
-    tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii), leave_one_out)
+    n_ranked, ranks = len(database_codes) - leave_one_out, None
+    if ties == "expected" and n_ranked > _MAX_CURVE:
+        asked = np.array([min(int(k), n_ranked) for k in precision_at], np.int64)
+        ranks = np.union1d(_curve_ranks(n_ranked), asked)
+    tally = _Tally(database_codes, database, top_k, ap_convention, tuple(radii), leave_one_out, ranks)
     step = max(1, _BLOCK_COUNTS // (query_codes.n_bits + 1))
     for start in range(0, len(query_codes), step):
         rows = slice(start, min(start + step, len(query_codes)))
@@ -198,13 +208,14 @@ class _Tally:
         convention: APConvention,
         radii: tuple[int, ...],
         leave_one_out: bool,
+        ranks: NDArray[np.int64] | None,
     ) -> None:
         self.codes, self.labels, self.leave_one_out = codes, labels, leave_one_out
         self.top_k, self.convention, self.radii = top_k, convention, radii
-        self.groups = Groups.of(codes, labels)
         self.n_ranked = len(codes) - leave_one_out
-        self.harmonic = metrics.harmonic_numbers(self.n_ranked)
-        self.gains = np.zeros((2, self.n_ranked))
+        self.harmonic = metrics.HarmonicNumbers(self.n_ranked)
+        self.ranks = ranks  # of the curve by rank; None for all
+        self.gains: Floats = np.zeros((2, 1))
         self.radius = np.zeros((2, codes.n_bits + 1))
         self.pooled = np.zeros((3, codes.n_bits + 1), np.int64)
         self.successes = np.zeros(len(radii), np.int64)
@@ -212,10 +223,21 @@ class _Tally:
         self.metrics = dict.fromkeys(METRICS, 0.0)
         self.without_relevant = 0
 
+    def _count(self, groups: Groups) -> Counts:
+        """Count the database by distance from groups of queries, in blocks that bound the memory."""
+        n_items = len(self.codes)
+        blocks = [slice(start, min(start + _BLOCK_ITEMS, n_items)) for start in range(0, n_items, _BLOCK_ITEMS)]
+        parts = (count_by_distance(groups, Groups.of(self.codes[rows], self.labels.take(rows))) for rows in blocks)
+        counts = next(parts)
+        for part in parts:
+            counts.total[:] += part.total
+            counts.relevant[:] += part.relevant
+        return counts.take(groups.group_of)
+
     def add(self, codes: BinaryCodes, labels: Labels, ties: Ties) -> None:
         """Add a block of queries."""
         groups = Groups.of(codes, labels)
-        counts = count_by_distance(groups, self.groups).take(groups.group_of)
+        counts = self._count(groups)
         if self.leave_one_out:
             counts.total[:, 0] -= 1
             counts.relevant[:, 0] -= groups.labels.similar(groups.labels).diagonal()[groups.label_ids][groups.group_of]
@@ -223,9 +245,12 @@ class _Tally:
         if ties == "stable":
             ranking = rank_stably(codes, labels, self.codes, self.labels, self.top_k, self.convention)
             precision = AveragePrecision(ranking.average_precision, precision.low, precision.high)
-            self.gains += ranking.gains
+            self.gains = self.gains + ranking.gains
         else:
-            self.gains += metrics.expected_gains(counts, self.n_ranked)
+            if self.ranks is None:
+                self.gains = self.gains + metrics.expected_gains(counts, self.n_ranked)
+            else:
+                self.gains = self.gains + metrics.found_at(counts, self.ranks)
             whole = precision if self.top_k is None else metrics.average_precision(counts, self.harmonic)
             for name, metric in METRICS.items():
                 self.metrics[name] += float(np.sum(metric.values(Ranking(counts, precision, whole.expected))))
@@ -242,8 +267,13 @@ class _Tally:
             np.concatenate([getattr(block, name) for block in self.precisions]) for name in ("expected", "low", "high")
         )
         n_query, n_database = len(expected), self.n_ranked
-        by_rank = metrics.curve_by_rank(self.gains / n_query)
-        ranks = {int(k): min(int(k), n_database) - 1 for k in precision_at}
+        if self.ranks is None:
+            by_rank = metrics.curve_by_rank(self.gains / n_query)
+            ranks = {int(k): min(int(k), n_database) - 1 for k in precision_at}
+        else:
+            found = self.gains / n_query
+            by_rank = Curve(found[0] / self.ranks, found[1], self.ranks.tolist())
+            ranks = {int(k): int(np.searchsorted(self.ranks, min(int(k), n_database))) for k in precision_at}
         return Scores(
             map=float(expected.mean()),
             map_low=float(low.mean()),
@@ -266,6 +296,11 @@ class _Tally:
             ap_convention=self.convention,
             metrics={} if ties == "stable" else {name: total / n_query for name, total in self.metrics.items()},
         )
+
+
+def _curve_ranks(n_items: int) -> NDArray[np.int64]:
+    """Return the ranks of a short curve, closer together at the start."""
+    return np.unique(np.geomspace(1, n_items, _CURVE_POINTS).round().astype(np.int64))
 
 
 def _whole(values: Sequence[int], least: int) -> bool:

@@ -4,12 +4,13 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from joblib import Parallel, cpu_count, delayed
 from markupsafe import Markup
 
 from ddsh.errors import ArtefactError, MissingExtra, UnknownName
@@ -39,6 +40,7 @@ SHEETS = "images"
 FIGURE_FOLDER = "figures"
 _RESULT_FILES = (".json", ".md")
 _MAX_NAME = 60
+_MIN_PER_PROCESS = 8  # figures that are drawn while another process starts
 _RESERVED = ("contents", "problems", "tip")
 _RANKING = ("map", "precision-recall-by-rank", "precision-recall-by-radius", "precision-at-k", "success-rate")
 
@@ -269,7 +271,10 @@ def _draw(
     formats: Sequence[str],
     on_progress: Callable[[int, int], None] | None,
 ) -> list[Path]:
-    """Draw every figure once, put it into its view, and write its files; return their paths."""
+    """Draw every figure that has changed, put it into its view, and write its files; return their paths.
+
+    Many figures are drawn in several processes; their bytes are the same.
+    """
     jobs: list[tuple[SectionView, Styles, Chart | CaseFigure]] = []
     for view in views:
         section = view.section
@@ -280,10 +285,24 @@ def _draw(
         if formats and view.case_study and (figure := case_figure(section, paper)):
             jobs.append((view, styles, figure))
     renderers = Renderers.load()
+    from ddsh.report.figure_cache import FigureCache, drawing_key
+
+    cache = FigureCache(folder)
+    names = [f"{view.name}-{job.name if isinstance(job, Chart) else 'case-study'}" for view, _, job in jobs]
+    keys = [drawing_key(job, styles) for _, styles, job in jobs]
+    wanted = [dict.fromkeys(["svg", *formats] if isinstance(job, Chart) else formats) for _, _, job in jobs]
+    known = [
+        {kind: cache.get(f"{name}.{kind}", key) for kind in kinds}
+        for name, key, kinds in zip(names, keys, wanted, strict=True)
+    ]
+    missing = [place for place, files in enumerate(known) if None in files.values()]
+    calls = [delayed(_draw_one)(*jobs[place][1:], wanted[place]) for place in missing]
+    n_processes = min(cpu_count(), len(missing) // _MIN_PER_PROCESS)
+    drawn = iter(Parallel(max(1, n_processes), return_as="generator")(calls))
     paths: list[Path] = []
-    for n_done, (view, styles, job) in enumerate(jobs, start=1):
+    for n_done, ((view, styles, job), name, key, stored) in enumerate(zip(jobs, names, keys, known, strict=True), 1):
+        files: Mapping[str, Any] = next(drawn) if None in stored.values() else stored
         if isinstance(job, Chart):
-            files = renderers.chart(job, styles, dict.fromkeys(["svg", *formats]))
             kind, prefix = job.panels[0].kind, f"figure:{n_done}"
             shown = [style for label, style in styles.items() if label in job.labels]
             view.charts[job.name] = {
@@ -292,16 +311,18 @@ def _draw(
                 "panels": renderers.panels(files["svg"], job, styles, prefix),
                 "legend": [(style, renderers.sample(style, kind, f"{prefix}:key-{style.number}")) for style in shown],
             }
-            name = job.name
-        else:
-            files, name = renderers.case_figure(job, formats), "case-study"
-        for kind_of_file in formats:
-            paths.append(folder / f"{view.name}-{name}.{kind_of_file}")
-            with atomic_write(paths[-1]) as file:
-                file.write(files[kind_of_file])
+        paths += [cache.put(f"{name}.{kind}", key, files[kind]) for kind in formats]
         if on_progress:
             on_progress(n_done, len(jobs))
+    if paths:
+        cache.save()
     return paths
+
+
+def _draw_one(styles: Styles, job: Chart | CaseFigure, formats: Iterable[str]) -> dict[str, bytes]:
+    """Draw a figure; called in other processes, if there are many."""
+    renderers = Renderers.load()
+    return renderers.chart(job, styles, formats) if isinstance(job, Chart) else renderers.case_figure(job, formats)
 
 
 def _render(views: Sequence[SectionView], problems: Sequence[str]) -> str:

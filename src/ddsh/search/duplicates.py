@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as Pillow
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
@@ -55,6 +53,9 @@ def group_duplicates(
     list of ndarray
         Groups of two rows or more, ascending, in the order of their first rows.
     """
+    from scipy import sparse  # searching does not need it
+    from scipy.sparse.csgraph import connected_components
+
     if not tolerance >= 0:
         raise InvalidInput(f"tolerance must be 0 or more; got {tolerance}.")
     if not len(codes):

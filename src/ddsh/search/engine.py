@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
@@ -20,7 +21,6 @@ from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
 from ddsh.model import Model
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
-from ddsh.search.index_calibration import calibrate_with_index
 from ddsh.search.indexer import (
     Indexer,
     NewImage,
@@ -84,6 +84,16 @@ class _Found:
     query: QueryCode
 
 
+@dataclass
+class _CurrentModel:
+    """The model of the stored codes; `model` is None until an image is encoded, which needs its network."""
+
+    fingerprint: str
+    folder: Path
+    calibration: Calibration | None
+    model: Model | None
+
+
 class ImageSearch:
     """Finds images that are similar to an image: a model and a store.
 
@@ -94,16 +104,22 @@ class ImageSearch:
     ----------
     store : Store
         The indexed images and their codes.
-    model : Model
-        The model that computed the codes.
+    model : Model, optional
+        The model that computed the codes. By default it is that of the store's folder, which is loaded when it is
+        needed; a search with an indexed image does not need it.
+    device : str
+        Where its network runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
     """
 
-    def __init__(self, store: Store, model: Model) -> None:
-        check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
+    def __init__(self, store: Store, model: Model | None = None, *, device: str = "auto") -> None:
         self._store = store
-        self._loaded = store.manifest.fingerprint, model
         self._loading = RLock()
-        self._device = "auto"
+        self._device = device
+        if model is None:
+            self._loaded = self._open_model(store.manifest.fingerprint, store.model_folder)
+        else:
+            check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
+            self._loaded = _CurrentModel(model.fingerprint, store.model_folder, model.calibration, model)
         self._pixels: dict[str, bytes] = {}  # checksums of pixels by those of files
 
     @classmethod
@@ -157,13 +173,11 @@ class ImageSearch:
         """
         store = LocalStore(folder, wait)
         try:
-            own = Model.load(store.model_folder, device=device)
+            opened = cls(store, device=device)
             if model is not None:
-                given = model if isinstance(model, Model) else Model.load(model)
+                own, given = opened.load_model(), model if isinstance(model, Model) else Model.load(model)
                 expected = own.fingerprint if given.look_bits else own.label_fingerprint
                 check_fingerprint(store.folder, str(model), given.fingerprint, expected)
-            opened = cls(store, own)
-            opened._device = device
             return opened
         except BaseException:
             store.close()
@@ -244,7 +258,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self._current()[1], decode).add(items, on_progress)
+            return Indexer(writer, self.load_model(), decode).add(items, on_progress)
 
     def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
         """Give labels to images and take labels from them, all at once.
@@ -356,10 +370,12 @@ class ImageSearch:
         InvalidInput
             If the model is the present one, or if files are missing.
         """
-        present = self._current()[1]
+        present = self.load_model()
         if model is None and present.calibration is None and present.look_bits:
+            from ddsh.search.index_calibration import calibrate_with_index
+
             with self._store.write():
-                present.calibration = calibrate_with_index(self._store, present)
+                self._loaded.calibration = present.calibration = calibrate_with_index(self._store, present)
                 present.save_calibration(self._store.model_folder)
             return UpgradeReport(len(self), 0, (), present.n_bits, present.look_bits)
         new = self._model_for_upgrade(model, look_bits)
@@ -379,7 +395,7 @@ class ImageSearch:
                 with writer.transaction():
                     writer.remove(removed)
                     writer.switch(staged)
-            self._current()
+            self.load_model()
         return UpgradeReport(len(self), encoded + rest, removed, new.n_bits, new.look_bits)
 
     def _model_for_upgrade(self, model: str | os.PathLike[str] | Model | None, look_bits: int) -> Model:
@@ -397,22 +413,43 @@ class ImageSearch:
                     "None of the indexed images can be read, so there is nothing to learn look bits from."
                 )
             new.fit_look(sample, look_bits)
-        if new.fingerprint == self._current()[0]:
+        if new.fingerprint == self._current().fingerprint:
             raise InvalidInput(f"{self.folder} was made with this model already; there is nothing to upgrade.")
         return new
 
-    def _current(self) -> tuple[str, Model]:
-        """Return the model of the stored codes and its fingerprint; after an upgrade it is loaded again."""
+    def load_model(self) -> Model:
+        """Load the network of the model now, if it is not loaded yet, and return the model."""
+        return self._network_of(self._current())
+
+    def _current(self) -> _CurrentModel:
+        """Return the model of the stored codes; after an upgrade it is another one."""
         with self._store.snapshot():
             fingerprint, folder = self._store.manifest.fingerprint, self._store.model_folder
-        if self._loaded[0] == fingerprint:
+        if self._loaded.fingerprint == fingerprint:
             return self._loaded
         with self._loading:
-            if self._loaded[0] != fingerprint:
-                model = Model.load(folder, device=self._device)
-                check_fingerprint(self.folder, "its own model folder", model.fingerprint, fingerprint)
-                self._loaded = fingerprint, model
+            if self._loaded.fingerprint != fingerprint:
+                self._loaded = self._open_model(fingerprint, folder)
             return self._loaded
+
+    def _open_model(self, fingerprint: str, folder: Path) -> _CurrentModel:
+        """Read the description of a model, and its weights if nothing else tells its fingerprint."""
+        manifest = Model.read_manifest(folder)
+        opened = _CurrentModel(fingerprint, folder, manifest.calibration, None)
+        if manifest.fingerprint is None:  # written by an earlier version
+            self._network_of(opened)
+        else:
+            check_fingerprint(self.folder, "its own model folder", manifest.fingerprint, fingerprint)
+        return opened
+
+    def _network_of(self, current: _CurrentModel) -> Model:
+        """Return the model with its network."""
+        with self._loading:
+            if current.model is None:
+                model = Model.load(current.folder, device=self._device)
+                check_fingerprint(self.folder, "its own model folder", model.fingerprint, current.fingerprint)
+                current.model = model
+            return current.model
 
     def remove(self, ids: Iterable[int]) -> int:
         """Remove images by id and return their number. Their files stay.
@@ -441,7 +478,7 @@ class ImageSearch:
             Called with the number of files checked and their total.
         """
         with self._store.write() as writer:
-            return Indexer(writer, self._current()[1]).refresh(on_progress, checksum=checksum)
+            return Indexer(writer, self.load_model()).refresh(on_progress, checksum=checksum)
 
     def query(
         self,
@@ -500,9 +537,10 @@ class ImageSearch:
         if own is None and sha256 is None:
             sha256 = image.sha256.hex() if isinstance(image, QueryCode) else _checksum(image)
         request = _Request(image, own, sha256 or None, where, offset + k + 1, by, radius, min_similarity)
-        found = None
+        # With an indexed image, _find notices an upgrade by itself.
+        found = self._find(request, self._current() if own is None else self._loaded)
         while found is None:  # again, if the index was upgraded or the image removed in the meantime
-            found = self._find(request)
+            found = self._find(request, self._current())
         hits = found.hits[offset : offset + k]
         return QueryResult(
             self._mark_equal_pixels(hits, found.query),
@@ -512,18 +550,17 @@ class ImageSearch:
             has_more=len(found.hits) > offset + k,
         )
 
-    def _find(self, request: "_Request") -> "_Found | None":
+    def _find(self, request: "_Request", model: _CurrentModel) -> "_Found | None":
         """Return the first hits of a query; None if the index changed, so that it must be tried again."""
-        fingerprint, model = self._current()
-        order, calibration = check_by(request.by, self.n_bits, self.look_bits), model.calibration
-        if calibration is not None and order not in calibration.curves:
-            calibration = None
-        if request.min_similarity is not None and calibration is None:
-            raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
-        code, familiarity, pixels = self._encode_query(request, fingerprint, model)
+        code, familiarity, pixels = self._encode_query(request, model)
         with self._store.snapshot():
-            if self._store.manifest.fingerprint != fingerprint:
+            if self._store.manifest.fingerprint != model.fingerprint:
                 return None
+            order, calibration = check_by(request.by, self.n_bits, self.look_bits), model.calibration
+            if calibration is not None and order not in calibration.curves:
+                calibration = None
+            if request.min_similarity is not None and calibration is None:
+                raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
             sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
             same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
@@ -540,30 +577,26 @@ class ImageSearch:
             if request.where and same:
                 allowed = set(self._store.matching(request.where).tolist())
                 same = [number for number in same if number in allowed]
-            hits = self._hits(code, found, same, request.own)
+            similar = None if calibration is None else calibration.similarity(order, found.distances, weight)
+            hits = self._hits(code, found, similar, same, request.own)
         if calibration is not None:
-            similar = calibration.similarity(order, np.array([hit.distance for hit in hits]), weight).tolist()
-            scored = (replace(hit, similarity=value) for hit, value in zip(hits, similar, strict=True))
-            hits = [replace(hit, similarity=100.0) if hit.match else hit for hit in scored]
             hits = [hit for hit in hits if (hit.similarity or 0) >= least]
-        packed = pack_codes(code)[0].tobytes()
-        query = QueryCode(bytes.fromhex(fingerprint)[:8], packed, bytes.fromhex(sha256 or ""), pixels, familiarity)
+        checksums = bytes.fromhex(sha256 or ""), pixels
+        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], pack_codes(code)[0].tobytes(), *checksums, familiarity)
         return _Found(hits, code, order, query)
 
-    def _encode_query(
-        self, request: "_Request", fingerprint: str, model: Model
-    ) -> tuple[CodePair | None, float | None, bytes]:
+    def _encode_query(self, request: "_Request", current: _CurrentModel) -> tuple[CodePair | None, float | None, bytes]:
         """Return codes, familiarity and checksum of the pixels of a query; no codes if they are stored."""
         image, sha256 = request.image, request.sha256
         if isinstance(image, QueryCode):
             n_bytes = (self.n_bits + 7) // 8 + (self.look_bits + 7) // 8
-            if image.fingerprint != bytes.fromhex(fingerprint)[:8] or len(image.code) != n_bytes:
+            if image.fingerprint != bytes.fromhex(current.fingerprint)[:8] or len(image.code) != n_bytes:
                 raise InvalidInput("The index has another model than this query; search with the image again.")
             packed = np.frombuffer(image.code, np.uint8)[None]
             return CodePair.from_packed(packed, self.n_bits, self.look_bits), image.familiarity, image.pixels
         if request.own is not None or (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
             return None, None, b""
-        decoded = as_image(image)
+        decoded, model = as_image(image), self._network_of(current)
         code, familiarity = model.encode_with_familiarity([model.prepare(decoded)])
         return code, None if familiarity is None else float(familiarity[0]), _pixel_checksum(decoded)
 
@@ -579,24 +612,35 @@ class ImageSearch:
                 return 1.0
         return weight
 
-    def _hits(self, code: CodePair, found: Neighbours, same: Sequence[int], own: int | None) -> list[Hit]:
+    def _hits(
+        self,
+        code: CodePair,
+        found: Neighbours,
+        similar: NDArray[np.float64] | None,
+        same: Sequence[int],
+        own: int | None,
+    ) -> list[Hit]:
         """Return the entries that are the query itself, then all others that were found."""
-        asked = code.main.bits()[0]
-        rows = dict(zip(found.ids.tolist(), range(len(found.ids)), strict=True))
-        nothing = (0 if self.n_bits else None, 0 if self.look_bits else None)
-        hits = [
-            Hit(entry, 0, _text(code), (), *nothing, match="query" if entry.id == own else "file")
-            for entry in self._store.entries(same)
-        ]
-        others = [number for number in rows if number not in set(same)]
         bits = found.codes.main.bits()
-        for entry in self._store.entries(others):
-            row = rows[entry.id]
-            label, look = (
-                None if values is None else int(values[row]) for values in (found.label_distances, found.look_distances)
-            )
-            flipped = tuple(np.flatnonzero(bits[row] != asked).tolist())
-            hits.append(Hit(entry, int(found.distances[row]), "".join(map(str, bits[row])), flipped, label, look))
+        texts = (bits + ord("0")).tobytes().decode("ascii")  # those of all hits, one after the other
+        rows, places = np.nonzero(bits != code.main.bits())
+        flipped = [part.tolist() for part in np.split(places, np.searchsorted(rows, np.arange(1, len(bits))))]
+        nothing = [None] * len(bits)
+        distances: list[int] = found.distances.tolist()
+        columns = (found.label_distances, found.look_distances, similar)
+        labels, looks, shares = (nothing if each is None else each.tolist() for each in columns)
+        row_of = {number: row for row, number in enumerate(found.ids.tolist())}
+        equal = (0 if self.n_bits else None, 0 if self.look_bits else None, None if similar is None else 100.0)
+        itself = set(same)
+        hits = []
+        for entry in self._store.entries([*same, *(number for number in row_of if number not in itself)]):
+            if entry.id in itself:
+                hits.append(Hit(entry, 0, _text(code), (), *equal, match="query" if entry.id == own else "file"))
+                continue
+            row = row_of[entry.id]
+            text = texts[row * bits.shape[1] : (row + 1) * bits.shape[1]]
+            facts = labels[row], looks[row], shares[row]
+            hits.append(Hit(entry, distances[row], text, tuple(flipped[row]), *facts))
         return hits
 
     def _mark_equal_pixels(self, hits: Sequence[Hit], query: QueryCode) -> list[Hit]:
@@ -655,7 +699,7 @@ class ImageSearch:
 
     def info(self) -> SearchInfo:
         """Return facts about the index."""
-        model = self._current()[1]
+        model = self.load_model()
         with self._store.snapshot():
             manifest = self._store.manifest
             n_images, (n_contents, n_codes) = self._store.count(), self._store.count_contents()

@@ -1,7 +1,6 @@
 """Calibration of a model with the images of an index."""
 
 import numpy as np
-from scipy import sparse
 
 from ddsh.calibration import MIN_QUERIES, Calibration, altered_copy
 from ddsh.errors import InvalidInput
@@ -29,6 +28,8 @@ def calibrate_with_index(store: Store, model: Model) -> Calibration:
     model : Model
         The model that computed the codes.
     """
+    from scipy import sparse  # searching does not need it
+
     ids = sorted(store.sample(_MAX_ENTRIES, 0))
     files = [NewImage(entry.path) for entry in store.entries(ids)]
     sample = read_sample(files, model.prepare, _MAX_READ) if model.look_bits else []

@@ -424,15 +424,26 @@ def _find_moved(files: Iterable[StoredFile], missing: Sequence[StoredFile], root
     return list(moved)
 
 
-def map_in_threads(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-    """Yield the results of `work` in order, computed in threads a few items ahead to bound the memory."""
+def map_in_threads(work: Callable[[A], B], items: Iterable[A], ahead: int = BATCH) -> Iterator[B]:
+    """Yield the results of `work` in order, computed in threads.
+
+    Parameters
+    ----------
+    work : callable
+        Called with each item, as many at a time as there are CPUs.
+    items : iterable
+        The items.
+    ahead : int
+        Number of results that are computed before they are asked for, which bounds the memory. By default it is that
+        of a batch, so that files are decoded while the network computes the codes of the batch before.
+    """
     n_threads = os.cpu_count() or 1
     pending: deque[Future[B]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             for item in items:
                 pending.append(pool.submit(work, item))
-                if len(pending) > 2 * n_threads:
+                if len(pending) > ahead:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

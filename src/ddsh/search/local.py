@@ -385,7 +385,7 @@ class LocalStore(Store):
     def ids_with(self, sha256: bytes) -> list[int]:
         """Return the ids of the files with some content, ascending."""
         with self._lock:
-            return [file.id for file in self._catalogue.files_with(sha256)]
+            return self._catalogue.ids_with(sha256)
 
     def code_of(self, image: int) -> CodePair | None:
         """Return the codes of an entry."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddsh.errors import InvalidInput
@@ -33,6 +33,9 @@ SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 """Headers of every response."""
 
+_DEFAULT_HEADERS = [
+    (name.lower().encode(), value.encode()) for name, value in {**SECURITY_HEADERS, "Cache-Control": "no-store"}.items()
+]
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(?::[0-9]*)?", re.IGNORECASE)
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -86,10 +89,9 @@ class ServiceMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                headers = message["headers"]
+                given = {name for name, _ in headers}
+                message["headers"] = [*headers, *(each for each in _DEFAULT_HEADERS if each[0] not in given)]
             await send(message)
 
         try:

@@ -85,6 +85,7 @@ def serve(
             hosts = allowed_hosts(address, settings.allowed_hosts)
             # An answer must not be late because a writer held the lock for too long.
             with ImageSearch.open(folder, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2)) as search:
+                search.load_model()  # the first upload need not wait for it
                 server = create_server(create_app(search, settings, hosts), settings, access_log=access_log)
                 if on_start:
                     url = f"http://[{address}]:{actual_port}" if ":" in address else f"http://{address}:{actual_port}"
