@@ -28,11 +28,12 @@ def test_the_curve_is_the_share_of_relevant_pairs_at_each_distance(pairs):
     assert curve.at(np.array([99])) == curve.shares[-1]
 
 
-def test_balanced_pairs_count_copies_as_often_as_all_others():
+@pytest.mark.parametrize(("share", "expected"), [(None, 0.5), (0.5, 0.99), (0.1, 0.917)])
+def test_pairs_are_weighed_as_if_a_given_share_of_them_were_relevant(share, expected):
     distances = np.array([5] * 10 + [5] * 10 + [9] * 990)
     relevant = np.array([True] * 10 + [False] * 1000)
-    assert SimilarityCurve.fit(distances, relevant).at(np.array([5])) == pytest.approx(0.5)
-    assert SimilarityCurve.fit(distances, relevant, balanced=True).at(np.array([5])) == pytest.approx(0.99, abs=0.001)
+    curve = SimilarityCurve.fit(distances, relevant, share)
+    assert curve.at(np.array([5]))[0] == pytest.approx(expected, abs=0.001)
 
 
 def test_the_reach_of_a_share_is_the_last_distance_that_has_it(pairs):

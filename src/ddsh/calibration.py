@@ -30,6 +30,7 @@ CUT_OFF = 50.0
 MIN_QUERIES = 20
 """Smallest number of images that a calibration is made from."""
 
+_SHARE_OF_COPIES = 0.1  # of all pairs: with ten equally frequent classes, as many are relevant
 _UNFAMILIAR, _FAMILIAR = 0.005, 0.05  # shares of held-out images
 
 
@@ -60,7 +61,7 @@ class SimilarityCurve(BaseModel):
         return self
 
     @classmethod
-    def fit(cls, distances: NDArray[Any], relevant: NDArray[np.bool_], *, balanced: bool = False) -> Self:
+    def fit(cls, distances: NDArray[Any], relevant: NDArray[np.bool_], share: float | None = None) -> Self:
         """Learn the curve from pairs.
 
         Parameters
@@ -69,15 +70,17 @@ class SimilarityCurve(BaseModel):
             Distance of each pair.
         relevant : ndarray of bool
             Whether each pair is relevant.
-        balanced : bool
-            Give the relevant pairs as much weight as all others, whatever their numbers.
+        share : float, optional
+            Weigh the pairs as if this share of them were relevant, whatever their numbers.
         """
         from sklearn.isotonic import IsotonicRegression  # not needed to use a curve
 
         counts = np.stack(
             [np.bincount(distances[part], minlength=distances.max() + 1) for part in (~relevant, relevant)]
         )
-        weights = counts / counts.sum(axis=1, keepdims=True) if balanced else counts.astype(np.float64)
+        weights = counts.astype(np.float64)
+        if share is not None:
+            weights *= np.array([[1 - share], [share]]) / counts.sum(axis=1, keepdims=True)
         seen = np.flatnonzero(weights.sum(axis=0))
         total = weights[:, seen].sum(axis=0)
         fitted = IsotonicRegression(increasing=False).fit(seen, weights[1, seen] / total, total)
@@ -106,7 +109,7 @@ class Calibration(BaseModel):
         Version of the format.
     meaning : {"labels", "copies"}
         What relevant means. ``labels``: the images share a label. ``copies``: one is an altered copy of the other,
-        where copies and pairs of other images are equally frequent; this needs no labels.
+        as if a tenth of all pairs were copies; this needs no labels.
     n_queries : int
         Number of images that it was learned from.
     curves : dict of str to SimilarityCurve
@@ -177,7 +180,7 @@ class Calibration(BaseModel):
             raise InvalidInput(f"A calibration by copies needs look bits of {MIN_QUERIES} images; got {len(images)}.")
         distances = copied.hamming(look)
         relevant = originals[:, None] == np.arange(len(look))
-        curve = SimilarityCurve.fit(distances.ravel().astype(np.int64), relevant.ravel(), balanced=True)
+        curve = SimilarityCurve.fit(distances.ravel().astype(np.int64), relevant.ravel(), _SHARE_OF_COPIES)
         low, high = _tail(familiarity)
         return cls(meaning="copies", n_queries=len(copied), curves={"look": curve}, unfamiliar=low, familiar=high)
 
