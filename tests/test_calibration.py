@@ -36,6 +36,12 @@ def test_pairs_are_weighed_as_if_a_given_share_of_them_were_relevant(share, expe
     assert curve.at(np.array([5]))[0] == pytest.approx(expected, abs=0.001)
 
 
+def test_few_images_are_never_sure():
+    distances, relevant = np.array([1, 1, 8, 8]), np.array([True, True, False, False])
+    assert SimilarityCurve.fit(distances, relevant, n_queries=20).at(np.array([1]))[0] == pytest.approx(21 / 22, abs=1e-4)
+    assert SimilarityCurve.fit(distances, relevant, n_queries=500).at(np.array([1]))[0] > 0.997
+
+
 def test_the_reach_of_a_share_is_the_last_distance_that_has_it(pairs):
     curve = SimilarityCurve.fit(*pairs)
     for share in (0.9, 0.5, 0.1):
@@ -74,7 +80,7 @@ def test_copies_calibrate_look_bits_without_labels(rng):
         CodePair(None, images), CodePair(None, BinaryCodes.from_bits(bits)), np.arange(50), np.arange(100.0)
     )
     assert found.meaning == "copies"
-    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [100, 100, 0]
+    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [98.1, 98.1, 0]
     assert found.reach("look", CUT_OFF) < 25
 
 
