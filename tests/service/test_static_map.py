@@ -55,7 +55,9 @@ def test_a_point_has_the_colour_of_its_label_in_the_legend(mapped, scheme):
                 const { width, height } = document.getElementById("canvas");
                 const { data } = document.getElementById("canvas").getContext("2d").getImageData(0, 0, width, height);
                 const colours = new Set();
-                for (let at = 0; at < data.length; at += 4) if (data[at + 3]) colours.add(data.slice(at, at + 3).join());
+                for (let at = 0; at < data.length; at += 4) {
+                    if (data[at + 3]) colours.add(data.slice(at, at + 3).join());
+                }
                 const dot = document.querySelector("[aria-pressed=true] .dot");
                 return [[...colours], getComputedStyle(dot).backgroundColor.match(/\\d+/g).map(Number)];
             }"""

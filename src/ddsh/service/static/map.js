@@ -20,6 +20,7 @@ let colours = []; // as written in CSS
 let colourPixels = []; // the same, as pixels of the canvas
 let image = null; // the content of the canvas
 let scheduled = false;
+let order = []; // places of all points: those without a label first, so that they cover no others
 
 let [width, height] = [1, 1]; // of the canvas, in CSS pixels; asking it for every point would be slow
 const side = () => Math.max(1, Math.min(width, height) - 32);
@@ -62,7 +63,7 @@ function draw() {
   const scale = columns / Math.max(1, width);
   const size = Math.round(2 * pointRadius() * scale);
   pixels.fill(0);
-  for (let place = 0; place < points.ids.length; place += 1) {
+  for (const place of order) {
     if (!isShown(place)) continue;
     const colour = colourPixels[colourOf(points.label[place])];
     const left = Math.round(screenX(place) * scale - size / 2);
@@ -257,6 +258,7 @@ async function load() {
     const found = await request("points");
     readColours();
     points = found;
+    order = found.ids.map((_, each) => each).sort((a, b) => (found.label[a] >= 0) - (found.label[b] >= 0));
     const n = found.ids.length;
     byId("status").textContent =
       n === 0 ? "The index is empty." :
