@@ -28,11 +28,19 @@ def test_the_curve_is_the_share_of_relevant_pairs_at_each_distance(pairs):
     assert curve.at(np.array([99])) == curve.shares[-1]
 
 
-def test_balanced_pairs_count_copies_as_often_as_all_others():
+@pytest.mark.parametrize(("share", "expected"), [(None, 0.5), (0.5, 0.99), (0.1, 0.917)])
+def test_pairs_are_weighed_as_if_a_given_share_of_them_were_relevant(share, expected):
     distances = np.array([5] * 10 + [5] * 10 + [9] * 990)
     relevant = np.array([True] * 10 + [False] * 1000)
-    assert SimilarityCurve.fit(distances, relevant).at(np.array([5])) == pytest.approx(0.5)
-    assert SimilarityCurve.fit(distances, relevant, balanced=True).at(np.array([5])) == pytest.approx(0.99, abs=0.001)
+    curve = SimilarityCurve.fit(distances, relevant, share)
+    assert curve.at(np.array([5]))[0] == pytest.approx(expected, abs=0.001)
+
+
+def test_few_images_are_never_sure():
+    distances, relevant = np.array([1, 1, 8, 8]), np.array([True, True, False, False])
+    for n_queries in (20, 500):
+        curve = SimilarityCurve.fit(distances, relevant, n_queries=n_queries)
+        assert curve.at(np.array([1]))[0] == pytest.approx((n_queries + 1) / (n_queries + 2), abs=1e-4)
 
 
 def test_the_reach_of_a_share_is_the_last_distance_that_has_it(pairs):
@@ -73,7 +81,7 @@ def test_copies_calibrate_look_bits_without_labels(rng):
         CodePair(None, images), CodePair(None, BinaryCodes.from_bits(bits)), np.arange(50), np.arange(100.0)
     )
     assert found.meaning == "copies"
-    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [100, 100, 0]
+    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [98.1, 98.1, 0]
     assert found.reach("look", CUT_OFF) < 25
 
 

@@ -30,6 +30,7 @@ CUT_OFF = 50.0
 MIN_QUERIES = 20
 """Smallest number of images that a calibration is made from."""
 
+_SHARE_OF_COPIES = 0.1  # of all pairs: with ten equally frequent classes, as many are relevant
 _UNFAMILIAR, _FAMILIAR = 0.005, 0.05  # shares of held-out images
 
 
@@ -60,7 +61,13 @@ class SimilarityCurve(BaseModel):
         return self
 
     @classmethod
-    def fit(cls, distances: NDArray[Any], relevant: NDArray[np.bool_], *, balanced: bool = False) -> Self:
+    def fit(
+        cls,
+        distances: NDArray[Any],
+        relevant: NDArray[np.bool_],
+        share: float | None = None,
+        n_queries: int | None = None,
+    ) -> Self:
         """Learn the curve from pairs.
 
         Parameters
@@ -69,19 +76,25 @@ class SimilarityCurve(BaseModel):
             Distance of each pair.
         relevant : ndarray of bool
             Whether each pair is relevant.
-        balanced : bool
-            Give the relevant pairs as much weight as all others, whatever their numbers.
+        share : float, optional
+            Weigh the pairs as if this share of them were relevant, whatever their numbers.
+        n_queries : int, optional
+            Number of images that the pairs were made with. From few images no share is sure: it is at most
+            ``(n_queries + 1) / (n_queries + 2)``, the rule of succession.
         """
         from sklearn.isotonic import IsotonicRegression  # not needed to use a curve
 
         counts = np.stack(
             [np.bincount(distances[part], minlength=distances.max() + 1) for part in (~relevant, relevant)]
         )
-        weights = counts / counts.sum(axis=1, keepdims=True) if balanced else counts.astype(np.float64)
+        weights = counts.astype(np.float64)
+        if share is not None:
+            weights *= np.array([[1 - share], [share]]) / counts.sum(axis=1, keepdims=True)
         seen = np.flatnonzero(weights.sum(axis=0))
         total = weights[:, seen].sum(axis=0)
         fitted = IsotonicRegression(increasing=False).fit(seen, weights[1, seen] / total, total)
-        knots = fitted.X_thresholds_, fitted.y_thresholds_
+        highest = 1.0 if n_queries is None else (n_queries + 1) / (n_queries + 2)
+        knots = fitted.X_thresholds_, np.minimum(fitted.y_thresholds_, highest)
         return cls(distances=tuple(map(int, knots[0])), shares=tuple(round(float(share), 4) for share in knots[1]))
 
     def at(self, distances: NDArray[Any]) -> NDArray[np.float64]:
@@ -106,7 +119,7 @@ class Calibration(BaseModel):
         Version of the format.
     meaning : {"labels", "copies"}
         What relevant means. ``labels``: the images share a label. ``copies``: one is an altered copy of the other,
-        where copies and pairs of other images are equally frequent; this needs no labels.
+        as if a tenth of all pairs were copies; this needs no labels.
     n_queries : int
         Number of images that it was learned from.
     curves : dict of str to SimilarityCurve
@@ -147,7 +160,10 @@ class Calibration(BaseModel):
         if len(queries) < MIN_QUERIES:
             raise InvalidInput(f"A calibration needs {MIN_QUERIES} images held out from training; got {len(queries)}.")
         found = _distances(queries, database)
-        curves = {by: SimilarityCurve.fit(values.ravel(), similar.ravel()) for by, values in found.items()}
+        curves = {
+            by: SimilarityCurve.fit(values.ravel(), similar.ravel(), n_queries=len(queries))
+            for by, values in found.items()
+        }
         low, high = (None, None) if familiarity is None else _tail(familiarity)
         return cls(meaning="labels", n_queries=len(queries), curves=curves, unfamiliar=low, familiar=high)
 
@@ -177,7 +193,9 @@ class Calibration(BaseModel):
             raise InvalidInput(f"A calibration by copies needs look bits of {MIN_QUERIES} images; got {len(images)}.")
         distances = copied.hamming(look)
         relevant = originals[:, None] == np.arange(len(look))
-        curve = SimilarityCurve.fit(distances.ravel().astype(np.int64), relevant.ravel(), balanced=True)
+        curve = SimilarityCurve.fit(
+            distances.ravel().astype(np.int64), relevant.ravel(), _SHARE_OF_COPIES, n_queries=len(copied)
+        )
         low, high = _tail(familiarity)
         return cls(meaning="copies", n_queries=len(copied), curves={"look": curve}, unfamiliar=low, familiar=high)
 

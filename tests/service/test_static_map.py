@@ -20,8 +20,7 @@ def mapped(browser, serve, calibrated_index):
     def open_map(width=1280, scheme="light"):
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(page)
-        # This test reads the canvas, which the browser has advice about.
-        page.on("console", lambda message: "willReadFrequently" in message.text or complaints.append(message.text))
+        page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(f"{site.url}map")
         page.wait_for_selector("#map[aria-busy=false]")
@@ -42,6 +41,30 @@ def test_all_images_are_drawn_and_the_labels_are_named(mapped, width, scheme):
     assert page.locator("#legend .chip").all_inner_texts() == ["blue (60)", "green (60)", "red (60)"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(COLOURS) > 180
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_point_has_the_colour_of_its_label_in_the_legend(mapped, scheme):
+    page, _ = mapped(scheme=scheme)
+    for label in ("blue", "green", "red"):
+        page.get_by_role("button", name=label).click()
+        page.wait_for_function(f"() => document.querySelector('[aria-pressed=true]').textContent.startsWith('{label}')")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        drawn, named = page.evaluate(
+            """() => {
+                const { width, height } = document.getElementById("canvas");
+                const { data } = document.getElementById("canvas").getContext("2d").getImageData(0, 0, width, height);
+                const colours = new Set();
+                for (let at = 0; at < data.length; at += 4) {
+                    if (data[at + 3]) colours.add(data.slice(at, at + 3).join());
+                }
+                const dot = document.querySelector("[aria-pressed=true] .dot");
+                return [[...colours], getComputedStyle(dot).backgroundColor.match(/\\d+/g).map(Number)];
+            }"""
+        )
+        assert drawn
+        for colour in drawn:
+            assert [int(byte) for byte in colour.split(",")] == pytest.approx(named, abs=3)
 
 
 def test_a_label_can_be_shown_alone(mapped):
@@ -101,6 +124,11 @@ def test_the_mouse_zooms_moves_and_searches(mapped):
         }""",
         [x, y],
     )
+    page.mouse.move(*place)
+    ring = page.locator("#ring").bounding_box()
+    assert [ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2] == pytest.approx(place, abs=15)
+    page.mouse.move(target[0], 0)
+    assert page.locator("#ring").is_hidden()
     page.mouse.click(*place)
     page.wait_for_url(f"{site.url}#id=*")
     page.wait_for_selector("#results[aria-busy=false]")

@@ -207,10 +207,11 @@ def train(
         group = joined(n_processes, int(os.environ.get("LOCAL_RANK", "0")))
     with group, Progress("Training", quiet=rank != 0) as progress:
         model.fit(images, labels, checkpoints=checkpoints, resume=resume, on_step=progress.on_step)
-        if model.look_bits and everything is not None and len(everything) > len(images):
-            model.fit_look(everything, model.look_bits)
     if rank != 0:
         return
+    if model.look_bits and everything is not None and len(everything) > len(images):
+        with Progress("Learning looks"):
+            model.fit_look(everything, model.look_bits)
     _calibrate(model, dataset, held, split.database)
     about = {
         "dataset": dataset.name,

@@ -55,7 +55,9 @@ def load_folder(
         folders = [path for path in visible if path.is_dir()]
         loose = [path for path in visible if not path.is_dir() and is_image_name(path.name)]
         if not folders and not loose:
-            raise DataError(f"{root} has no images and no subfolders; give a folder that has one subfolder per class.")
+            raise DataError(
+                f"{root} has no images and no subfolders; give a folder of images, in subfolders if they have classes."
+            )
         for folder in folders:
             check_text(folder.name, "the folder name", str(root))
         files = [LabelledFile(path, (folder.name,)) for folder in folders for path in find_images(folder)]
