@@ -103,10 +103,10 @@ def test_a_ridge_trains_towards_the_codes_where_the_loss_on_pairs_is_flat(images
 
     ridge, c = 1e-3, 8
     method = Watched(**_make(ridge=ridge).get_params()).fit(*images)
-    for codes, omega, similarity in seen:
+    for codes, omega, S in seen:
         h = codes.clone().requires_grad_()
         # Per image: the mean over Omega of (s - b.h / c)^2, and the ridge in the same unit.
-        loss = L2Loss().mean(h @ omega.T, similarity, c) * len(h) + ridge * h.square().sum() / c**2
+        loss = L2Loss().mean(h @ omega.T, S, c) * len(h) + ridge * h.square().sum() / c**2
         loss.backward()
         assert h.grad is not None
         assert h.grad.abs().max() < 1e-5
