@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from ddsh.methods.dpsh import DPSH
     from ddsh.methods.dsh import DSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
+    from ddsh.methods.klsh import KLSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
     from ddsh.methods.sdh import SDH
+    from ddsh.methods.sh import SH
+    from ddsh.methods.sph import SPH
     from ddsh.methods.training import Training
     from ddsh.model import Model
     from ddsh.search import ImageSearch
@@ -40,9 +44,12 @@ __all__ = [
     "DPSH",
     "DSH",
     "ITQ",
+    "KLSH",
     "LFH",
     "LSH",
     "SDH",
+    "SH",
+    "SPH",
     "Backbone",
     "BinaryCodes",
     "Dataset",
@@ -50,6 +57,7 @@ __all__ = [
     "FastH",
     "Hasher",
     "ImageSearch",
+    "IsoHash",
     "MissingExtra",
     "Model",
     "Protocol",
@@ -103,10 +111,14 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "methods.dpsh": ["DPSH"],
             "methods.dsh": ["DSH"],
             "methods.fasth": ["FastH"],
+            "methods.isohash": ["IsoHash"],
             "methods.itq": ["ITQ"],
+            "methods.klsh": ["KLSH"],
             "methods.lfh": ["LFH"],
             "methods.lsh": ["LSH"],
             "methods.sdh": ["SDH"],
+            "methods.sh": ["SH"],
+            "methods.sph": ["SPH"],
             "methods.training": ["Training"],
             "model": ["Model"],
             "search": ["ImageSearch"],

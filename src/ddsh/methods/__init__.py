@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from ddsh.methods.dpsh import DPSH
     from ddsh.methods.dsh import DSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
+    from ddsh.methods.klsh import KLSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.losses import L2Loss, LogisticLoss, PairLoss
     from ddsh.methods.lsh import LSH
     from ddsh.methods.registry import METHODS, get_method, method_names
     from ddsh.methods.sdh import SDH
+    from ddsh.methods.sh import SH
+    from ddsh.methods.sph import SPH
     from ddsh.methods.training import Training, TrainingStep
 else:
     import lazy_loader
@@ -36,12 +40,16 @@ else:
             "dpsh": ["DPSH"],
             "dsh": ["DSH"],
             "fasth": ["FastH"],
+            "isohash": ["IsoHash"],
             "itq": ["ITQ"],
+            "klsh": ["KLSH"],
             "lfh": ["LFH"],
             "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
             "lsh": ["LSH"],
             "registry": ["METHODS", "get_method", "method_names"],
             "sdh": ["SDH"],
+            "sh": ["SH"],
+            "sph": ["SPH"],
             "training": ["Training", "TrainingStep"],
         },
     )
@@ -55,13 +63,17 @@ __all__ = [
     "DPSH",
     "DSH",
     "ITQ",
+    "KLSH",
     "LFH",
     "LSH",
     "METHODS",
     "SDH",
+    "SH",
+    "SPH",
     "DeepHasher",
     "FastH",
     "Hasher",
+    "IsoHash",
     "L2Loss",
     "LogisticLoss",
     "MethodCard",

@@ -21,10 +21,14 @@ METHODS: Mapping[str, str] = {
     "dpsh": "ddsh.methods.dpsh:DPSH",
     "dsh": "ddsh.methods.dsh:DSH",
     "fasth": "ddsh.methods.fasth:FastH",
+    "isohash": "ddsh.methods.isohash:IsoHash",
     "itq": "ddsh.methods.itq:ITQ",
+    "klsh": "ddsh.methods.klsh:KLSH",
     "lfh": "ddsh.methods.lfh:LFH",
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
+    "sh": "ddsh.methods.sh:SH",
+    "sph": "ddsh.methods.sph:SPH",
 }
 """Built-in methods: name to ``module:class``."""
 
