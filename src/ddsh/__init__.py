@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
     from ddsh.methods.klsh import KLSH
+    from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
     from ddsh.methods.sdh import SDH
     from ddsh.methods.sh import SH
     from ddsh.methods.sph import SPH
+    from ddsh.methods.sth import STH
     from ddsh.methods.training import Training
+    from ddsh.methods.tsh import TSH
     from ddsh.model import Model
     from ddsh.search import ImageSearch
 
@@ -45,11 +48,14 @@ __all__ = [
     "DSH",
     "ITQ",
     "KLSH",
+    "KSH",
     "LFH",
     "LSH",
     "SDH",
     "SH",
     "SPH",
+    "STH",
+    "TSH",
     "Backbone",
     "BinaryCodes",
     "Dataset",
@@ -114,12 +120,15 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "methods.isohash": ["IsoHash"],
             "methods.itq": ["ITQ"],
             "methods.klsh": ["KLSH"],
+            "methods.ksh": ["KSH"],
             "methods.lfh": ["LFH"],
             "methods.lsh": ["LSH"],
             "methods.sdh": ["SDH"],
             "methods.sh": ["SH"],
             "methods.sph": ["SPH"],
+            "methods.sth": ["STH"],
             "methods.training": ["Training"],
+            "methods.tsh": ["TSH"],
             "model": ["Model"],
             "search": ["ImageSearch"],
         },

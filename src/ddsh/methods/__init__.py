@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
     from ddsh.methods.klsh import KLSH
+    from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.losses import L2Loss, LogisticLoss, PairLoss
     from ddsh.methods.lsh import LSH
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from ddsh.methods.sdh import SDH
     from ddsh.methods.sh import SH
     from ddsh.methods.sph import SPH
+    from ddsh.methods.sth import STH
     from ddsh.methods.training import Training, TrainingStep
+    from ddsh.methods.tsh import TSH
 else:
     import lazy_loader
 
@@ -43,6 +46,7 @@ else:
             "isohash": ["IsoHash"],
             "itq": ["ITQ"],
             "klsh": ["KLSH"],
+            "ksh": ["KSH"],
             "lfh": ["LFH"],
             "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
             "lsh": ["LSH"],
@@ -50,7 +54,9 @@ else:
             "sdh": ["SDH"],
             "sh": ["SH"],
             "sph": ["SPH"],
+            "sth": ["STH"],
             "training": ["Training", "TrainingStep"],
+            "tsh": ["TSH"],
         },
     )
 
@@ -64,12 +70,15 @@ __all__ = [
     "DSH",
     "ITQ",
     "KLSH",
+    "KSH",
     "LFH",
     "LSH",
     "METHODS",
     "SDH",
     "SH",
     "SPH",
+    "STH",
+    "TSH",
     "DeepHasher",
     "FastH",
     "Hasher",

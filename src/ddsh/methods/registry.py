@@ -24,11 +24,14 @@ METHODS: Mapping[str, str] = {
     "isohash": "ddsh.methods.isohash:IsoHash",
     "itq": "ddsh.methods.itq:ITQ",
     "klsh": "ddsh.methods.klsh:KLSH",
+    "ksh": "ddsh.methods.ksh:KSH",
     "lfh": "ddsh.methods.lfh:LFH",
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
     "sh": "ddsh.methods.sh:SH",
     "sph": "ddsh.methods.sph:SPH",
+    "sth": "ddsh.methods.sth:STH",
+    "tsh": "ddsh.methods.tsh:TSH",
 }
 """Built-in methods: name to ``module:class``."""
 
