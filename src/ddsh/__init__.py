@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from ddsh.evaluation.evaluator import evaluate
     from ddsh.evaluation.result import Result
     from ddsh.evaluation.scores import Scores, score
+    from ddsh.methods.agh import AGH
     from ddsh.methods.base import Hasher
     from ddsh.methods.cosdish import COSDISH
     from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
+    from ddsh.methods.dgh import DGH
     from ddsh.methods.dhn import DHN
     from ddsh.methods.dpsh import DPSH
     from ddsh.methods.dsh import DSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.imh import IMH
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
     from ddsh.methods.klsh import KLSH
@@ -39,13 +42,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "AGH",
     "COSDISH",
     "DDSH",
     "DDSH0",
     "DDSHMAC",
+    "DGH",
     "DHN",
     "DPSH",
     "DSH",
+    "IMH",
     "ITQ",
     "KLSH",
     "KSH",
@@ -110,13 +116,16 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "evaluation.evaluator": ["evaluate"],
             "evaluation.result": ["Result"],
             "evaluation.scores": ["Scores", "score"],
+            "methods.agh": ["AGH"],
             "methods.base": ["Hasher"],
             "methods.cosdish": ["COSDISH"],
             "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+            "methods.dgh": ["DGH"],
             "methods.dhn": ["DHN"],
             "methods.dpsh": ["DPSH"],
             "methods.dsh": ["DSH"],
             "methods.fasth": ["FastH"],
+            "methods.imh": ["IMH"],
             "methods.isohash": ["IsoHash"],
             "methods.itq": ["ITQ"],
             "methods.klsh": ["KLSH"],

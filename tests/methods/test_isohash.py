@@ -41,5 +41,5 @@ def test_outputs_of_the_training_items_have_equal_variances(rng):
 
 
 def test_more_bits_than_directions_are_refused(rng):
-    with pytest.raises(InvalidInput, match="isohash has at most one bit for each direction.*5 for n_samples=30"):
+    with pytest.raises(InvalidInput, match=r"isohash has at most one bit for each direction.*5 for n_samples=30"):
         IsoHash(6).fit(rng.normal(size=(30, 5)))

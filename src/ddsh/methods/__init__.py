@@ -6,13 +6,16 @@ if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher
     from ddsh.methods._distributed import joined
     from ddsh.methods._two_step import TwoStepHasher
+    from ddsh.methods.agh import AGH
     from ddsh.methods.base import Hasher, MethodCard
     from ddsh.methods.cosdish import COSDISH
     from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
+    from ddsh.methods.dgh import DGH
     from ddsh.methods.dhn import DHN
     from ddsh.methods.dpsh import DPSH
     from ddsh.methods.dsh import DSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.imh import IMH
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
     from ddsh.methods.klsh import KLSH
@@ -36,13 +39,16 @@ else:
             "_deep": ["DeepHasher"],
             "_distributed": ["joined"],
             "_two_step": ["TwoStepHasher"],
+            "agh": ["AGH"],
             "base": ["Hasher", "MethodCard"],
             "cosdish": ["COSDISH"],
             "ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+            "dgh": ["DGH"],
             "dhn": ["DHN"],
             "dpsh": ["DPSH"],
             "dsh": ["DSH"],
             "fasth": ["FastH"],
+            "imh": ["IMH"],
             "isohash": ["IsoHash"],
             "itq": ["ITQ"],
             "klsh": ["KLSH"],
@@ -61,13 +67,16 @@ else:
     )
 
 __all__ = [
+    "AGH",
     "COSDISH",
     "DDSH",
     "DDSH0",
     "DDSHMAC",
+    "DGH",
     "DHN",
     "DPSH",
     "DSH",
+    "IMH",
     "ITQ",
     "KLSH",
     "KSH",

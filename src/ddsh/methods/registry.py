@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "get_method", "method_names"]
 
 METHODS: Mapping[str, str] = {
+    "agh": "ddsh.methods.agh:AGH",
     "cosdish": "ddsh.methods.cosdish:COSDISH",
     "ddsh": "ddsh.methods.ddsh:DDSH",
     "ddsh0": "ddsh.methods.ddsh:DDSH0",
     "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
+    "dgh": "ddsh.methods.dgh:DGH",
     "dhn": "ddsh.methods.dhn:DHN",
     "dpsh": "ddsh.methods.dpsh:DPSH",
     "dsh": "ddsh.methods.dsh:DSH",
     "fasth": "ddsh.methods.fasth:FastH",
+    "imh": "ddsh.methods.imh:IMH",
     "isohash": "ddsh.methods.isohash:IsoHash",
     "itq": "ddsh.methods.itq:ITQ",
     "klsh": "ddsh.methods.klsh:KLSH",
