@@ -47,7 +47,7 @@ def test_eigenmaps_are_functions_on_the_graph_of_the_centres(blobs):
 
 def test_two_items_are_too_few_for_t_sne_and_get_equal_codes(rng):
     features = rng.normal(size=(2, 3))
-    codes = IMH(4).fit(features).encode(features)
+    codes = IMH(4, embedding="tsne").fit(features).encode(features)
     assert codes.hamming(codes).sum() == 0
 
 

@@ -35,7 +35,7 @@ class DGH(Hasher):
     n_bits : int
         Code length; less than the number of anchors.
     rho : float
-        Weight of balance and decorrelation.
+        Weight of balance and decorrelation; the default scored best on validation.
     n_rounds : int
         Maximum number of alternations; it stops when no code changes.
     n_steps : int
@@ -81,7 +81,7 @@ class DGH(Hasher):
         self,
         n_bits: int = 32,
         *,
-        rho: float = 1.0,
+        rho: float = 0.1,
         n_rounds: int = 20,
         n_steps: int = 300,
         n_anchors: int = 300,
