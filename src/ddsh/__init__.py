@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
     from ddsh.methods.sdh import SDH
+    from ddsh.methods.semantic_hashing import SemanticHashing
     from ddsh.methods.sh import SH
     from ddsh.methods.sph import SPH
     from ddsh.methods.sth import STH
@@ -75,6 +76,7 @@ __all__ = [
     "Protocol",
     "Result",
     "Scores",
+    "SemanticHashing",
     "Split",
     "Training",
     "backbones",
@@ -133,6 +135,7 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "methods.lfh": ["LFH"],
             "methods.lsh": ["LSH"],
             "methods.sdh": ["SDH"],
+            "methods.semantic_hashing": ["SemanticHashing"],
             "methods.sh": ["SH"],
             "methods.sph": ["SPH"],
             "methods.sth": ["STH"],

@@ -27,6 +27,7 @@ from ddsh.methods import (
     TSH,
     FastH,
     IsoHash,
+    SemanticHashing,
     Training,
 )
 
@@ -47,6 +48,7 @@ from ddsh.methods import (
         AGH(2),
         DGH(2),
         STH(2),
+        SemanticHashing(4, n_hidden=8, epochs=2),
         KSH(4, n_anchors=10),
         TSH(4, extension="linear"),
     ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ddsh.methods.lsh import LSH
     from ddsh.methods.registry import METHODS, get_method, method_names
     from ddsh.methods.sdh import SDH
+    from ddsh.methods.semantic_hashing import SemanticHashing
     from ddsh.methods.sh import SH
     from ddsh.methods.sph import SPH
     from ddsh.methods.sth import STH
@@ -58,6 +59,7 @@ else:
             "lsh": ["LSH"],
             "registry": ["METHODS", "get_method", "method_names"],
             "sdh": ["SDH"],
+            "semantic_hashing": ["SemanticHashing"],
             "sh": ["SH"],
             "sph": ["SPH"],
             "sth": ["STH"],
@@ -96,6 +98,7 @@ __all__ = [
     "LogisticLoss",
     "MethodCard",
     "PairLoss",
+    "SemanticHashing",
     "Training",
     "TrainingStep",
     "TwoStepHasher",

@@ -31,6 +31,7 @@ METHODS: Mapping[str, str] = {
     "lfh": "ddsh.methods.lfh:LFH",
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
+    "semantic-hashing": "ddsh.methods.semantic_hashing:SemanticHashing",
     "sh": "ddsh.methods.sh:SH",
     "sph": "ddsh.methods.sph:SPH",
     "sth": "ddsh.methods.sth:STH",
