@@ -11,7 +11,7 @@ from ddsh.evaluation.result import Result, read_results
 from ddsh.report import markdown_table
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "results.md")
+PAGES = (ROOT / "README.md", ROOT / "docs/explanation/results.md", ROOT / "docs/reference/methods.md")
 _PLACE = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 

@@ -15,34 +15,54 @@ if TYPE_CHECKING:
     from ddsh.evaluation.evaluator import evaluate
     from ddsh.evaluation.result import Result
     from ddsh.evaluation.scores import Scores, score
+    from ddsh.methods.agh import AGH
     from ddsh.methods.base import Hasher
     from ddsh.methods.cosdish import COSDISH
     from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
+    from ddsh.methods.dgh import DGH
     from ddsh.methods.dhn import DHN
     from ddsh.methods.dpsh import DPSH
     from ddsh.methods.dsh import DSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.imh import IMH
+    from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
+    from ddsh.methods.klsh import KLSH
+    from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
     from ddsh.methods.sdh import SDH
+    from ddsh.methods.semantic_hashing import SemanticHashing
+    from ddsh.methods.sh import SH
+    from ddsh.methods.sph import SPH
+    from ddsh.methods.sth import STH
     from ddsh.methods.training import Training
+    from ddsh.methods.tsh import TSH
     from ddsh.model import Model
     from ddsh.search import ImageSearch
 
 __version__ = "0.2.0"
 __all__ = [
+    "AGH",
     "COSDISH",
     "DDSH",
     "DDSH0",
     "DDSHMAC",
+    "DGH",
     "DHN",
     "DPSH",
     "DSH",
+    "IMH",
     "ITQ",
+    "KLSH",
+    "KSH",
     "LFH",
     "LSH",
     "SDH",
+    "SH",
+    "SPH",
+    "STH",
+    "TSH",
     "Backbone",
     "BinaryCodes",
     "Dataset",
@@ -50,11 +70,13 @@ __all__ = [
     "FastH",
     "Hasher",
     "ImageSearch",
+    "IsoHash",
     "MissingExtra",
     "Model",
     "Protocol",
     "Result",
     "Scores",
+    "SemanticHashing",
     "Split",
     "Training",
     "backbones",
@@ -96,18 +118,29 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "evaluation.evaluator": ["evaluate"],
             "evaluation.result": ["Result"],
             "evaluation.scores": ["Scores", "score"],
+            "methods.agh": ["AGH"],
             "methods.base": ["Hasher"],
             "methods.cosdish": ["COSDISH"],
             "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
+            "methods.dgh": ["DGH"],
             "methods.dhn": ["DHN"],
             "methods.dpsh": ["DPSH"],
             "methods.dsh": ["DSH"],
             "methods.fasth": ["FastH"],
+            "methods.imh": ["IMH"],
+            "methods.isohash": ["IsoHash"],
             "methods.itq": ["ITQ"],
+            "methods.klsh": ["KLSH"],
+            "methods.ksh": ["KSH"],
             "methods.lfh": ["LFH"],
             "methods.lsh": ["LSH"],
             "methods.sdh": ["SDH"],
+            "methods.semantic_hashing": ["SemanticHashing"],
+            "methods.sh": ["SH"],
+            "methods.sph": ["SPH"],
+            "methods.sth": ["STH"],
             "methods.training": ["Training"],
+            "methods.tsh": ["TSH"],
             "model": ["Model"],
             "search": ["ImageSearch"],
         },

@@ -9,7 +9,27 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddsh.errors import InvalidInput
-from ddsh.methods import COSDISH, DDSH, ITQ, LFH, LSH, SDH, FastH, Training
+from ddsh.methods import (
+    AGH,
+    COSDISH,
+    DDSH,
+    DGH,
+    IMH,
+    ITQ,
+    KLSH,
+    KSH,
+    LFH,
+    LSH,
+    SDH,
+    SH,
+    SPH,
+    STH,
+    TSH,
+    FastH,
+    IsoHash,
+    SemanticHashing,
+    Training,
+)
 
 
 @parametrize_with_checks(
@@ -20,6 +40,17 @@ from ddsh.methods import COSDISH, DDSH, ITQ, LFH, LSH, SDH, FastH, Training
         COSDISH(4, extension="linear"),
         LFH(4, extension="linear"),
         FastH(4, extension="linear"),
+        KLSH(4),
+        SH(4),
+        IsoHash(2),
+        SPH(4),
+        IMH(2, embedding="eigenmaps"),
+        AGH(2),
+        DGH(2),
+        STH(2),
+        SemanticHashing(4, n_hidden=8, epochs=2),
+        KSH(4, n_anchors=10),
+        TSH(4, extension="linear"),
     ]
 )
 @pytest.mark.filterwarnings("ignore")  # scikit-learn's own checks warn

@@ -227,6 +227,12 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
         if not 1 <= self.n_bits <= MAX_BITS:
             raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
 
+    def _check_at_least_one(self, *names: str) -> None:
+        """Raise if one of these parameters is below 1."""
+        for name in names:
+            if not getattr(self, name) >= 1:
+                raise InvalidInput(f"{name} must be 1 or more; got {getattr(self, name)}.")
+
     def _check_items(self, X: Any) -> Any:  # noqa: ANN401, N803
         """Return `X` in the form that `_fit` and `_project` take, or raise."""
         return check_features(X)

@@ -13,18 +13,29 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "get_method", "method_names"]
 
 METHODS: Mapping[str, str] = {
+    "agh": "ddsh.methods.agh:AGH",
     "cosdish": "ddsh.methods.cosdish:COSDISH",
     "ddsh": "ddsh.methods.ddsh:DDSH",
     "ddsh0": "ddsh.methods.ddsh:DDSH0",
     "ddsh-mac": "ddsh.methods.ddsh:DDSHMAC",
+    "dgh": "ddsh.methods.dgh:DGH",
     "dhn": "ddsh.methods.dhn:DHN",
     "dpsh": "ddsh.methods.dpsh:DPSH",
     "dsh": "ddsh.methods.dsh:DSH",
     "fasth": "ddsh.methods.fasth:FastH",
+    "imh": "ddsh.methods.imh:IMH",
+    "isohash": "ddsh.methods.isohash:IsoHash",
     "itq": "ddsh.methods.itq:ITQ",
+    "klsh": "ddsh.methods.klsh:KLSH",
+    "ksh": "ddsh.methods.ksh:KSH",
     "lfh": "ddsh.methods.lfh:LFH",
     "lsh": "ddsh.methods.lsh:LSH",
     "sdh": "ddsh.methods.sdh:SDH",
+    "semantic-hashing": "ddsh.methods.semantic_hashing:SemanticHashing",
+    "sh": "ddsh.methods.sh:SH",
+    "sph": "ddsh.methods.sph:SPH",
+    "sth": "ddsh.methods.sth:STH",
+    "tsh": "ddsh.methods.tsh:TSH",
 }
 """Built-in methods: name to ``module:class``."""
 
