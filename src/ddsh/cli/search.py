@@ -121,7 +121,7 @@ def _summary(index: "ImageSearch") -> str:
     """Return one line with the number of images and of bits."""
     bits = [f"{index.n_bits} label" if index.look_bits else f"{index.n_bits}"] if index.n_bits else []
     bits += [f"{index.look_bits} look"] if index.look_bits else []
-    return f"{len(index):,} images of {' and '.join(bits)} bits: {index.folder}"
+    return f"{len(index):,} images of {' and '.join(bits)} bits: {index.address}"
 
 
 @app.command()
