@@ -311,3 +311,8 @@ def test_verify_says_that_all_is_intact_or_what_is_not(ddsh, index):
     assert array.name in outcome.stdout
     assert outcome.stderr.count("\n") == 1
     assert "fails in 1 places; restore a backup" in outcome.stderr
+
+
+def test_store_is_another_way_to_name_the_index(ddsh, index):
+    for name in (["--store", index], [f"--store={index}"]):
+        assert ddsh("search", "1", "-k", "1", *name, "--json") == ddsh("search", index, "1", "-k", "1", "--json")

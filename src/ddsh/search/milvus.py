@@ -273,7 +273,7 @@ class MilvusWriter(StoreWriter):
         self, number: int, path: str, content: Content, mtime_ns: int, labels: Sequence[str], metadata: str
     ) -> None:
         names = sorted(set(labels))
-        row = {
+        row: _Row = {
             "id": number,
             "path": path,
             "path_key": _key(path),

@@ -119,7 +119,7 @@ class _Database:
 
     def __init__(self, address: str) -> None:
         try:
-            self._options = psycopg.conninfo.conninfo_to_dict(address)
+            self._options: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(address))
         except psycopg.ProgrammingError:
             raise InvalidInput(
                 "The address of the database cannot be read; write postgresql://user@host:port/database."
@@ -464,11 +464,11 @@ class PostgresWriter(StoreWriter):
 
     def _change(self, sql: str, *values: object) -> None:
         self._changed = True
-        self._connection.execute(sql, values)  # type: ignore[call-overload]
+        self._connection.execute(sql, values)
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
         with self._store.named_errors():
-            return self._connection.execute(sql, values).fetchall()  # type: ignore[call-overload,no-any-return]
+            return self._connection.execute(sql, values).fetchall()
 
 
 class PostgresStore(RemoteStore):
@@ -822,7 +822,7 @@ class PostgresStore(RemoteStore):
         pair = _from_bit_strings([row[6:] for row in rows], self.manifest)
         packed = np.hstack([part.packed for part in (pair.label, pair.look) if part is not None])
         return {
-            row[0]: Content(bytes(row[1]), *row[2:5], code.tobytes(), bytes(row[5]))
+            row[0]: Content(bytes(row[1]), row[2], row[3], row[4], code.tobytes(), bytes(row[5]))
             for row, code in zip(rows, packed, strict=True)
         }
 

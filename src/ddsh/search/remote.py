@@ -109,8 +109,9 @@ class RemoteStore(Store):
 
     def _entry(self, values: Sequence[Any], labels: tuple[str, ...], metadata: Mapping[str, Any]) -> Entry:
         """Return an entry from id, path, checksum, size of the file, width, height and modification time."""
-        number, path, sha256, *rest = values
-        return Entry(number, str(self.folder / path), bytes(sha256).hex(), *rest, labels, metadata)
+        number, path, sha256, n_bytes, width, height, mtime_ns = values
+        place = str(self.folder / path)
+        return Entry(number, place, bytes(sha256).hex(), n_bytes, width, height, mtime_ns, labels, metadata)
 
     def _pair(self, packed: Sequence[bytes], manifest: SearchManifest) -> CodePair:
         rows = np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), -1)
