@@ -243,7 +243,10 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
     options = parser.parse_args()
     queries, database = read(options.folder, N_BITS)
-    codes = scale(database, options.n)
+    if options.n < len(database):
+        codes = database[np.random.default_rng(0).permutation(len(database))[: options.n]]
+    else:
+        codes = scale(database, options.n)
     queries = queries[np.random.default_rng(0).permutation(len(queries))[: options.queries]]
     expected = np.empty((len(queries), K), np.int64)
     for rows, distances in queries.hamming_blocks(codes):

@@ -88,7 +88,7 @@ class _Connections:
                 raise ArtefactError(f"{path} cannot be opened; its folder does not exist.")
             _import_milvus_lite()
             with cls._lock, _named_errors(f"milvus://{path}"):
-                client = MilvusClient(path)
+                client = MilvusClient(path, timeout=_ANSWER_SECONDS)  # its server starts first
                 cls._counts[path] += 1
             return client, f"milvus://{path}", path
         parts = urlsplit(address)
