@@ -17,6 +17,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,7 +89,7 @@ class _Connections:
                 raise ArtefactError(f"{path} cannot be opened; its folder does not exist.")
             _import_milvus_lite()
             with cls._lock, _named_errors(f"milvus://{path}"):
-                client = MilvusClient(path, timeout=_ANSWER_SECONDS)  # its server starts first
+                client = _connect_to_file(path)
                 cls._counts[path] += 1
             return client, f"milvus://{path}", path
         parts = urlsplit(address)
@@ -901,6 +902,18 @@ def _named_errors(address: str) -> Iterator[None]:
     except grpc.RpcError as error:
         code = error.code().name.lower() if isinstance(error, grpc.Call) else "no connection"
         raise Unavailable(f"{address} cannot be used ({code}); is it running?") from None
+
+
+def _connect_to_file(path: str) -> MilvusClient:
+    """Return a client of a file; its server starts first, which takes long on a busy machine."""
+    deadline = time.monotonic() + _CONNECT_SECONDS * 3
+    while True:
+        try:
+            return MilvusClient(path)
+        except MilvusException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _import_milvus_lite() -> None:
