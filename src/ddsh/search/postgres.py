@@ -1,4 +1,4 @@
-"""Store in PostgreSQL with the extension pgvector; many processes may share one database.
+"""Store in PostgreSQL with pgvector; many processes may share it.
 
 Codes are columns of type ``bit(n)``, and PostgreSQL computes all distances, so no process has to load them. Every read
 sees one snapshot of the database. Writers work side by side; only their transactions come one after the other.

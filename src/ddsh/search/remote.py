@@ -1,4 +1,4 @@
-"""What stores in databases share: local copies of the model and of images, and the text that words are searched in."""
+"""Base class of stores in databases, with local copies of files."""
 
 import hashlib
 import json
