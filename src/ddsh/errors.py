@@ -17,6 +17,7 @@ __all__ = [
     "NotAnImage",
     "OverLimit",
     "TooManyPixels",
+    "Unavailable",
     "UnknownName",
 ]
 
@@ -100,6 +101,10 @@ class DownloadError(DdshError):
 
 class ArtefactError(DdshError):
     """A file written by ddsh is missing, truncated, foreign or of another version, or cannot be written."""
+
+
+class Unavailable(ArtefactError):
+    """A database cannot be reached, or does not answer in time; the same request may succeed later."""
 
 
 class Busy(DdshError):

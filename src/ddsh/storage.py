@@ -165,6 +165,16 @@ class Manifest(BaseModel):
         try:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_JSON_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ArtefactError(missing or f"{path} does not exist.") from None
+        except OSError as error:
+            raise ArtefactError(f"{path} cannot be read ({error.strerror or error}).") from error
+        return cls.from_json(data, path, advice=advice)
+
+    @classmethod
+    def from_json(cls, data: str | bytes, source: str | os.PathLike[str], *, advice: str = "make it again") -> Self:
+        """Read what :meth:`to_json` returned; `source` names where it is from in messages."""
+        try:
             if len(data) > MAX_JSON_BYTES:
                 raise ValueError(f"more than {MAX_JSON_BYTES:,} bytes")
             content = json.loads(data)
@@ -174,19 +184,15 @@ class Manifest(BaseModel):
             if version != cls.format_version:
                 content = cls.upgrade(content, version)
             if content is None:
-                raise ArtefactError(f"{path} has version {version}; this ddsh reads version {cls.format_version}.")
+                raise ArtefactError(f"{source} has version {version}; this ddsh reads version {cls.format_version}.")
             return cls.model_validate(content)
-        except (FileNotFoundError, NotADirectoryError):
-            raise ArtefactError(missing or f"{path} does not exist.") from None
-        except OSError as error:
-            raise ArtefactError(f"{path} cannot be read ({error.strerror or error}).") from error
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise ArtefactError(f"{path} is damaged ({field}: {first['msg']}); {advice}.") from error
+            raise ArtefactError(f"{source} is damaged ({field}: {first['msg']}); {advice}.") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = " ".join(str(error).split())
-            raise ArtefactError(f"{path} is damaged ({type(error).__name__}: {reason}); {advice}.") from error
+            raise ArtefactError(f"{source} is damaged ({type(error).__name__}: {reason}); {advice}.") from error
 
     @classmethod
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:

@@ -321,3 +321,8 @@ def test_a_search_by_id_imports_neither_pytorch_nor_scikit_learn(made):
     outcome = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert "0.png" in outcome.stdout
     assert not {"torch", "sklearn", "scipy", "numba"} & set(outcome.stderr.split())
+
+
+def test_store_is_another_way_to_name_the_index(ddsh, index):
+    for name in (["--store", index], [f"--store={index}"]):
+        assert ddsh("search", "1", "-k", "1", *name, "--json") == ddsh("search", index, "1", "-k", "1", "--json")

@@ -122,6 +122,7 @@ class MemoryStore(Store):
 
     def __init__(self, folder, model):
         self.folder = self.model_folder = Path(folder)
+        self.address = str(folder)
         self.folder.mkdir()
         facts = {name: getattr(model, name) for name in ("fingerprint", "n_bits", "look_bits", "preprocessing")}
         self.manifest = SearchManifest(**facts, index="exact")
@@ -141,7 +142,7 @@ class MemoryStore(Store):
     def snapshot(self):
         return nullcontext()
 
-    def write(self):
+    def write(self, *, alone=False):
         return nullcontext(MemoryWriter(self))
 
     @contextmanager
@@ -197,6 +198,9 @@ class MemoryStore(Store):
     def codes(self, ids):
         known = [number for number in ids if number in self.rows]
         return known, self.pair(known) if known else None
+
+    def contents(self, ids):
+        return {number: self.content(number) for number in ids if number in self.rows}
 
     def tiny_copies(self):
         ids = sorted(self.rows)

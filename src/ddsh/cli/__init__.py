@@ -10,8 +10,9 @@ from typing import Annotated, NoReturn
 import typer
 
 import ddsh
-from ddsh.cli import data, demo, evaluation, experiments, models, report, search, serve
+from ddsh.cli import data, demo, evaluation, experiments, models, report, search, serve, stores
 from ddsh.cli.display import show_help_if_alone
+from ddsh.cli.options import StoreCommand
 from ddsh.errors import DdshError
 from ddsh.memory import reuse_freed_memory
 
@@ -32,9 +33,10 @@ app.command()(experiments.results)
 app.command()(experiments.compare)
 app.command()(report.report)
 app.add_typer(search.app, name="index")
-app.command()(search.search)
-app.command()(search.duplicates)
-app.command()(serve.serve)
+app.command(cls=StoreCommand)(search.search)
+app.command(cls=StoreCommand)(search.duplicates)
+app.command(cls=StoreCommand)(serve.serve)
+app.add_typer(stores.app, name="store")
 app.command()(models.export)
 app.command()(demo.demo)
 

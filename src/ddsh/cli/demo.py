@@ -55,9 +55,9 @@ def demo(
     about = {name: getattr(results[-1], name) for name in facts} | {"history": trained.history}
     trained.save(out / "model", about)
     write_report(read_folder(out / "results")[0], out / "report", formats=())
-    create([str(out / "model"), "sample"], out / "index", device=device)
+    create([str(out / "model"), "sample"], str(out / "index"), device=device)
     show_results(results)
     typer.echo(f"Images similar to image {_QUERY}:")
-    search(out / "index", [_QUERY], k=5)
+    search(str(out / "index"), [_QUERY], k=5)
     typer.echo(f"Report: {out / 'report' / 'index.html'}")
     typer.echo(f"To search in the browser, run: {sys.argv[0]} serve {out / 'index'}")

@@ -3,9 +3,10 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from typer.core import TyperCommand
 
 from ddsh.errors import ArtefactError, InvalidInput
 
@@ -18,7 +19,7 @@ __all__ = [
     "Device",
     "Epochs",
     "ImageSize",
-    "IndexFolder",
+    "IndexAddress",
     "Json",
     "LookBits",
     "MethodName",
@@ -32,10 +33,51 @@ __all__ = [
     "QueriesPerClass",
     "Root",
     "Seed",
+    "StoreCommand",
     "Weights",
+    "store_address",
     "writable_file",
     "writable_folder",
+    "writable_store",
 ]
+
+
+class StoreCommand(TyperCommand):
+    """A command whose first argument, the index, may also be given as ``--store INDEX``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- Typer's own type
+        """Move the value of ``--store`` to the front."""
+        for place, word in enumerate(args):
+            if word == "--":
+                break
+            if word.startswith("--store="):
+                args = [word.removeprefix("--store="), *args[:place], *args[place + 1 :]]
+                break
+            if word == "--store" and place + 1 < len(args):
+                args = [args[place + 1], *args[:place], *args[place + 2 :]]
+                break
+        return super().parse_args(ctx, args)
+
+
+def store_address(address: str) -> str:
+    """Return the address of a store, or raise if everybody could read its password in the list of processes."""
+    from ddsh.search.address import has_password
+
+    if has_password(address):
+        raise InvalidInput(
+            "Leave the password out of the address, where every user of this machine can read it; set PGPASSWORD,"
+            " PGPASSFILE or MILVUS_TOKEN."
+        )
+    return address
+
+
+def writable_store(address: str) -> str:
+    """Return the address of a store to be made, or raise if it is a folder that cannot be written."""
+    from ddsh.search.address import is_database
+
+    if not is_database(store_address(address)):
+        writable_folder(Path(address))
+    return address
 
 
 def writable_folder(path: Path | None) -> Path | None:
@@ -85,7 +127,13 @@ Data: TypeAlias = Annotated[str, typer.Argument(help="Name of a dataset, folder 
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: auto, cpu, cuda or mps.")]
 Epochs: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of epochs.")]
 ImageSize: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Side of the images that the backbone sees.")]
-IndexFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a search index.")]
+IndexAddress: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        callback=store_address,
+        help="Search index: a folder, postgresql://user@host/database or milvus://host:port; also as --store INDEX.",
+    ),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LookBits: TypeAlias = Annotated[
     int,

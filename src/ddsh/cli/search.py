@@ -13,12 +13,13 @@ from ddsh.cli.options import (
     BackboneName,
     Device,
     ImageSize,
-    IndexFolder,
+    IndexAddress,
     Json,
     LookBits,
     Root,
+    StoreCommand,
     writable_file,
-    writable_folder,
+    writable_store,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _summary(index: "ImageSearch") -> str:
     """Return one line with the number of images and of bits."""
     bits = [f"{index.n_bits} label" if index.look_bits else f"{index.n_bits}"] if index.n_bits else []
     bits += [f"{index.look_bits} look"] if index.look_bits else []
-    return f"{len(index):,} images of {' and '.join(bits)} bits: {index.folder}"
+    return f"{len(index):,} images of {' and '.join(bits)} bits: {index.address}"
 
 
 @app.command()
@@ -135,11 +136,19 @@ def create(
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(callback=writable_folder, help="Folder for the index; an index of the same model is extended."),
+        str,
+        typer.Option(
+            "--out",
+            "--store",
+            callback=writable_store,
+            help="Folder for the index, postgresql://... or milvus://...; an index of the same model is extended.",
+        ),
     ],
     kind: Annotated[
-        str, typer.Option("--kind", help="auto, exact, faiss or buckets; the results are the same.")
+        str,
+        typer.Option(
+            "--kind", help="auto, exact, faiss or buckets; hnsw (PostgreSQL) and ivf (Milvus) may miss some results."
+        ),
     ] = "auto",
     look_bits: LookBits = 128,
     backbone: BackboneName = None,
@@ -154,7 +163,7 @@ def create(
     from ddsh.errors import InvalidInput
     from ddsh.model import Model
     from ddsh.search import ImageSearch
-    from ddsh.search.local import is_search
+    from ddsh.search.address import has_store
 
     *models, images = sources
     if len(models) > 1:
@@ -166,7 +175,7 @@ def create(
     if models and (backbone or image_size):
         raise InvalidInput("The model has a backbone already; leave out --backbone and --image-size.")
     source = ImageSource.find(images, root)
-    if is_search(out):
+    if has_store(out):
         opened = ImageSearch.open(out, model=Path(models[0]) if models else None, device=device)
     else:
         loaded = Model.load(models[0], device=device) if models else None
@@ -205,9 +214,9 @@ def _with_look(
     return model.fit_look(sample, look_bits)
 
 
-@app.command()
+@app.command(cls=StoreCommand)
 def add(
-    index: IndexFolder,
+    index: IndexAddress,
     images: Annotated[
         list[str], typer.Argument(help="Folders of images, images, tables with labels, or names of datasets.")
     ],
@@ -221,9 +230,9 @@ def add(
         _add(opened, [ImageSource.find(source, root) for source in images])
 
 
-@app.command()
+@app.command(cls=StoreCommand)
 def remove(
-    index: IndexFolder, images: Annotated[list[str], typer.Argument(help="Ids or paths of indexed images.")]
+    index: IndexAddress, images: Annotated[list[str], typer.Argument(help="Ids or paths of indexed images.")]
 ) -> None:
     """Remove images from the index; their files stay."""
     from ddsh.errors import InvalidInput
@@ -240,9 +249,9 @@ def remove(
         typer.echo(f"{count:,} images removed, {len(opened):,} left: {index}")
 
 
-@app.command()
+@app.command(cls=StoreCommand)
 def refresh(
-    index: IndexFolder,
+    index: IndexAddress,
     checksum: Annotated[
         bool, typer.Option("--checksum", help="Read every file, even if its size and time are unchanged.")
     ] = False,
@@ -259,9 +268,9 @@ def refresh(
         show_refreshed(report, len(opened))
 
 
-@app.command()
+@app.command(cls=StoreCommand)
 def upgrade(
-    index: IndexFolder,
+    index: IndexAddress,
     model: Annotated[
         Path | None,
         typer.Argument(help="Folder of the new model; without one, the present model gets what it lacks."),
@@ -291,8 +300,8 @@ def upgrade(
         typer.echo(_summary(opened))
 
 
-@app.command()
-def verify(index: IndexFolder) -> None:
+@app.command(cls=StoreCommand)
+def verify(index: IndexAddress) -> None:
     """Read everything that an index stores, and compare checksums."""
     from ddsh.cli.display import show_problems
     from ddsh.errors import ArtefactError
@@ -307,8 +316,8 @@ def verify(index: IndexFolder) -> None:
     raise ArtefactError(f"{index} fails in {len(problems):,} places; restore a backup, or mend what is listed.")
 
 
-@app.command()
-def info(index: IndexFolder, json: Json = False) -> None:
+@app.command(cls=StoreCommand)
+def info(index: IndexAddress, json: Json = False) -> None:
     """Show facts about an index."""
     from dataclasses import asdict
 
@@ -324,7 +333,7 @@ def info(index: IndexFolder, json: Json = False) -> None:
 
 
 def search(
-    index: IndexFolder,
+    index: IndexAddress,
     queries: Annotated[list[str], typer.Argument(help="Images, or ids of indexed images.")],
     k: Annotated[int, typer.Option("-k", help="Largest number of images to show.")] = 20,
     by: Annotated[
@@ -391,7 +400,7 @@ def search(
 
 
 def duplicates(
-    index: IndexFolder,
+    index: IndexAddress,
     radius: Annotated[
         int | None, typer.Option(help="Largest Hamming distance between the codes of a pair; 2 label bits by default.")
     ] = None,

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddsh.cli.options import IndexAddress
+
 if TYPE_CHECKING:
     from ddsh.service import ServerInfo
 
 __all__ = ["serve"]
 
-Index = Annotated[Path, typer.Argument(help="Folder of a search index.")]
 Host = Annotated[str, typer.Option(help="Name or address to listen on.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free port.")]
 AllowHost = Annotated[list[str] | None, typer.Option(help="Accept requests for this host name; repeatable.")]
@@ -36,7 +37,7 @@ _PACKAGES = {
 
 
 def serve(
-    index: Index,
+    index: IndexAddress,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     allow_host: AllowHost = None,

@@ -16,10 +16,10 @@ from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
 from ddsh.errors import BrokenImage, InvalidInput
 from ddsh.images import Image, ImageLike, as_image, check_file, decode_image, thumbnail
-from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
 from ddsh.model import Model
+from ddsh.search.address import create_store, open_store
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
 from ddsh.search.indexer import (
     Indexer,
@@ -32,7 +32,6 @@ from ddsh.search.indexer import (
     read_sample,
 )
 from ddsh.search.layout import MAX_POINTS, MapLayout, lay_out
-from ddsh.search.local import LocalStore
 from ddsh.search.results import (
     AddReport,
     Hit,
@@ -56,7 +55,7 @@ WAIT_SECONDS = 5.0
 _MAX_COMPARED = 16  # files that a search reads to tell equal pixels from equal codes
 _CACHED_CHECKSUMS = 10_000
 _NOT_CALIBRATED = (
-    "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade {folder}"
+    "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade {address}"
 )
 
 
@@ -97,7 +96,7 @@ class _CurrentModel:
 class ImageSearch:
     """Finds images that are similar to an image: a model and a store.
 
-    Use :meth:`create` or :meth:`open` for an index in a local folder. Any number of threads and processes may search
+    Use :meth:`create` or :meth:`open`. Any number of threads and processes may search
     while one of them makes changes; every result shows one state of the store.
 
     Parameters
@@ -118,52 +117,52 @@ class ImageSearch:
         if model is None:
             self._loaded = self._open_model(store.manifest.fingerprint, store.model_folder)
         else:
-            check_fingerprint(store.folder, "its own model folder", model.fingerprint, store.manifest.fingerprint)
+            check_fingerprint(store.address, "its own model folder", model.fingerprint, store.manifest.fingerprint)
             self._loaded = _CurrentModel(model.fingerprint, store.model_folder, model.calibration, model)
         self._pixels: dict[str, bytes] = {}  # checksums of pixels by those of files
 
     @classmethod
     def create(
         cls,
-        folder: str | os.PathLike[str],
+        address: str | os.PathLike[str],
         model: str | os.PathLike[str] | Model,
         *,
         index: str = AUTO,
         wait: float = WAIT_SECONDS,
     ) -> Self:
-        """Create an empty index in a local folder.
+        """Create an empty index in a local folder or in a database.
 
         Parameters
         ----------
-        folder : path
-            A new or empty folder.
+        address : path or str
+            A new or empty folder, or the address of a database: ``postgresql://...`` or ``milvus://...``; see
+            :mod:`ddsh.search.address`.
         model : path or Model
-            A trained model or its folder; a copy is saved in the folder of the index.
+            A trained model or its folder; a copy is saved in the index.
         index : str
-            A name of :data:`ddsh.index.INDEXES`; all return the same results. ``auto`` chooses one.
+            How codes are searched. In a folder a name of :data:`ddsh.index.INDEXES`; all return the same results.
+            ``hnsw`` (PostgreSQL) and ``ivf`` (Milvus) may miss some. ``auto`` chooses an exact one.
         wait : float
             Seconds to wait for another writer.
         """
-        if index != AUTO:
-            get_index(index)
         loaded = model if isinstance(model, Model) else Model.load(model)
-        return cls(LocalStore.create(folder, _manifest(loaded, index), loaded.save, wait), loaded)
+        return cls(create_store(address, _manifest(loaded, index), loaded.save, wait), loaded)
 
     @classmethod
     def open(
         cls,
-        folder: str | os.PathLike[str],
+        address: str | os.PathLike[str],
         *,
         model: str | os.PathLike[str] | Model | None = None,
         wait: float = WAIT_SECONDS,
         device: str = "auto",
     ) -> Self:
-        """Open an index in a local folder.
+        """Open an index.
 
         Parameters
         ----------
-        folder : path
-            Its folder.
+        address : path or str
+            Its folder, or the address of its database.
         model : path or Model, optional
             The model that it must have been created with; another one is refused. Look bits may have been added to it.
         wait : float
@@ -171,13 +170,13 @@ class ImageSearch:
         device : str
             Where the network of the model runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         """
-        store = LocalStore(folder, wait)
+        store = open_store(address, wait)
         try:
             opened = cls(store, device=device)
             if model is not None:
                 own, given = opened.load_model(), model if isinstance(model, Model) else Model.load(model)
                 expected = own.fingerprint if given.look_bits else own.label_fingerprint
-                check_fingerprint(store.folder, str(model), given.fingerprint, expected)
+                check_fingerprint(store.address, str(model), given.fingerprint, expected)
             return opened
         except BaseException:
             store.close()
@@ -198,11 +197,16 @@ class ImageSearch:
 
     def __repr__(self) -> str:
         bits = " + ".join(str(number) for number in (self.n_bits, self.look_bits) if number)
-        return f"ImageSearch({len(self)} images, {bits} bits, {str(self.folder)!r})"
+        return f"ImageSearch({len(self)} images, {bits} bits, {self.address!r})"
+
+    @property
+    def address(self) -> str:
+        """Folder of the index, or the address of its database without a password."""
+        return self._store.address
 
     @property
     def folder(self) -> Path:
-        """Folder of the index."""
+        """Local folder of the index; of a database, a folder for local copies of images and of the model."""
         return self._store.folder
 
     @property
@@ -376,14 +380,14 @@ class ImageSearch:
 
             with self._store.write():
                 self._loaded.calibration = present.calibration = calibrate_with_index(self._store, present)
-                present.save_calibration(self._store.model_folder)
+                self._store.change_model(present.save_calibration)
             return UpgradeReport(len(self), 0, (), present.n_bits, present.look_bits)
         new = self._model_for_upgrade(model, look_bits)
         manifest = _manifest(new, self._store.manifest.index)
         with self._store.stage(manifest, new.save) as staged:
             # Most of the work, without the lock: meanwhile others search, add images and change labels.
             encoded, _ = stage_codes(self._store.files(), new, staged, on_progress)
-            with self._store.write() as writer:
+            with self._store.write(alone=True) as writer:
                 rest, unreadable = stage_codes(writer.files(), new, staged)
                 if unreadable and not remove_missing:
                     raise InvalidInput(
@@ -405,7 +409,7 @@ class ImageSearch:
         else:
             new = Model.load(self._store.model_folder if model is None else model, device=self._device)
         if model is None and new.look_bits:
-            raise InvalidInput(f"{self.folder} has look bits and similarities; give the model to upgrade to.")
+            raise InvalidInput(f"{self.address} has look bits and similarities; give the model to upgrade to.")
         if look_bits and not new.look_bits and (new.backbone is not None or model is None):
             sample = read_sample([NewImage(file.path) for file in self._store.files()], new.prepare)
             if not sample:
@@ -414,7 +418,7 @@ class ImageSearch:
                 )
             new.fit_look(sample, look_bits)
         if new.fingerprint == self._current().fingerprint:
-            raise InvalidInput(f"{self.folder} was made with this model already; there is nothing to upgrade.")
+            raise InvalidInput(f"{self.address} was made with this model already; there is nothing to upgrade.")
         return new
 
     def load_model(self) -> Model:
@@ -439,7 +443,7 @@ class ImageSearch:
         if manifest.fingerprint is None:  # written by an earlier version
             self._network_of(opened)
         else:
-            check_fingerprint(self.folder, "its own model folder", manifest.fingerprint, fingerprint)
+            check_fingerprint(self.address, "its own model folder", manifest.fingerprint, fingerprint)
         return opened
 
     def _network_of(self, current: _CurrentModel) -> Model:
@@ -447,7 +451,7 @@ class ImageSearch:
         with self._loading:
             if current.model is None:
                 model = Model.load(current.folder, device=self._device)
-                check_fingerprint(self.folder, "its own model folder", model.fingerprint, current.fingerprint)
+                check_fingerprint(self.address, "its own model folder", model.fingerprint, current.fingerprint)
                 current.model = model
             return current.model
 
@@ -560,7 +564,7 @@ class ImageSearch:
             if calibration is not None and order not in calibration.curves:
                 calibration = None
             if request.min_similarity is not None and calibration is None:
-                raise InvalidInput(_NOT_CALIBRATED.format(folder=self.folder))
+                raise InvalidInput(_NOT_CALIBRATED.format(address=self.address))
             sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
             same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []

@@ -53,7 +53,7 @@ def calibrate_with_index(store: Store, model: Model) -> Calibration:
     if model.method is not None or len(sample) < MIN_QUERIES or familiarity is None:
         needed = f"{5 * MIN_QUERIES} labelled images" if model.method is not None else f"{MIN_QUERIES} images"
         raise InvalidInput(
-            f"{store.folder} lacks only similarities in per cent, which are learned from {needed} or more; it has"
+            f"{store.address} lacks only similarities in per cent, which are learned from {needed} or more; it has"
             f" {len(labelled):,} labelled images and {store.count():,} in all. Or give the model to upgrade to."
         )
     rng = np.random.Generator(np.random.PCG64(0))

@@ -19,7 +19,7 @@ from PIL import Image as Pillow
 
 from ddsh.codes import CodePair
 from ddsh.datasets import Skipped
-from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.errors import BrokenImage, Busy, InvalidInput
 from ddsh.images import (
     MAX_BYTES,
     Image,
@@ -262,6 +262,8 @@ class Indexer:
                 kind = "known"
                 if isinstance(read, _ImageFile):
                     if not self._writer.has_content(read.sha256):
+                        if read.sha256 not in contents:
+                            raise Busy(f"Another writer has just removed the content of {read.path}; add it again.")
                         self._writer.put_content(contents[read.sha256])
                     kind, number = self._write_file(read)
                 assert number is not None, "every file has an id"

@@ -52,7 +52,7 @@ def labelled_entries(search: ImageSearch) -> tuple[Dataset, FileImages]:
     if len(names) < 2:
         given = f"has only the label {names[0]!r}" if names else "has no labels"
         raise DataError(
-            f"{search.folder} {given}; label images of two kinds or more in the page (ddsh serve) and train again."
+            f"{search.address} {given}; label images of two kinds or more in the page (ddsh serve) and train again."
             " Search by look works without labels."
         )
     position = {name: number for number, name in enumerate(names)}

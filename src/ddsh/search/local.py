@@ -15,10 +15,13 @@ import numpy as np
 
 from ddsh.codes import CodePair
 from ddsh.errors import ArtefactError, Busy, InvalidInput, UnknownName
+from ddsh.index import get_index
 from ddsh.index.pairs import By
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.live_index import LiveIndex
 from ddsh.search.store import (
+    AUTO,
+    Content,
     Entry,
     Filter,
     Ids,
@@ -194,6 +197,7 @@ class LocalStore(Store):
 
     def __init__(self, folder: str | os.PathLike[str], wait: float) -> None:
         self.folder = Path(folder).absolute()
+        self.address = str(self.folder)
         missing = (
             f"{folder} holds no search index ({_MANIFEST} is missing); make one with: ddsh index IMAGES --out {folder}"
         )
@@ -231,6 +235,8 @@ class LocalStore(Store):
         wait : float
             Seconds to wait for another writer.
         """
+        if manifest.index != AUTO:
+            get_index(manifest.index)
         target = Path(folder).absolute()
         try:
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -279,8 +285,8 @@ class LocalStore(Store):
                     self._in_snapshot = False
 
     @contextmanager
-    def write(self) -> Iterator[LocalWriter]:
-        """Return exclusive write access; the index files are updated at the end."""
+    def write(self, *, alone: bool = True) -> Iterator[LocalWriter]:
+        """Return write access, always to one writer at a time; the index files are updated at the end."""
         with write_lock(self.folder, self._wait), LocalWriter(self.folder) as writer:
             with self._lock:
                 self._follow_upgrade(writer)
@@ -407,6 +413,12 @@ class LocalStore(Store):
             codes = self._unpack([row[1] for row in rows]) if rows else None
         return [row[0] for row in rows], codes, [row[2] for row in rows]
 
+    def contents(self, ids: Sequence[int]) -> dict[int, Content]:
+        """Return the contents of the entries that are known, by id."""
+        with self.snapshot():
+            found = ((number, self._catalogue.content_of(number)) for number in ids)
+            return {number: content for number, content in found if content is not None}
+
     def _unpack(self, codes: list[bytes]) -> CodePair:
         packed = np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), -1)
         return CodePair.from_packed(packed, self.manifest.n_bits, self.manifest.look_bits)
@@ -453,7 +465,7 @@ class LocalStore(Store):
             return
         path = self._folder_of(fingerprint) / _MANIFEST
         manifest = SearchManifest.read(path) if path.exists() else self.manifest
-        check_fingerprint(self.folder, "its catalogue", fingerprint, manifest.fingerprint)
+        check_fingerprint(self.address, "its catalogue", fingerprint, manifest.fingerprint)
         self._use(manifest)
 
     def _use(self, manifest: SearchManifest) -> None:

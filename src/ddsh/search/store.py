@@ -220,7 +220,7 @@ class StagedCodes(ABC):
 
 
 class StoreWriter(ABC):
-    """Exclusive write access to a store, from :meth:`Store.write`.
+    """Write access to a store, from :meth:`Store.write`.
 
     Changes are made inside :meth:`transaction`. One thread at a time may use a writer, except for :meth:`keep_image`.
     """
@@ -228,7 +228,7 @@ class StoreWriter(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Local folder of the store."""
+        """Local folder of the store; see :class:`Store`."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
@@ -265,6 +265,13 @@ class StoreWriter(ABC):
     @abstractmethod
     def restore(self, entry: Entry) -> None:
         """Add a removed entry with stored content again, with its id, labels and metadata."""
+
+    def restore_all(self, entries: Sequence[Entry], contents: Mapping[int, Content]) -> None:
+        """Add many entries with their ids, labels and metadata, and their contents by id."""
+        for entry in entries:
+            if not self.has_content(contents[entry.id].sha256):
+                self.put_content(contents[entry.id])
+            self.restore(entry)
 
     @abstractmethod
     def replace(self, image: int, sha256: bytes, mtime_ns: int) -> None:
@@ -331,13 +338,16 @@ class Store(ABC):
     ----------
     manifest : SearchManifest
         Settings. After an upgrade by another process they change when :meth:`snapshot` or :meth:`write` is entered.
+    address : str
+        Where the store is, for messages; without a password.
     folder : Path
-        Local folder of the store.
+        Local folder of the store; of a database, a folder for local copies.
     model_folder : Path
         Local folder with the saved model.
     """
 
     manifest: SearchManifest
+    address: str
     folder: Path
     model_folder: Path
 
@@ -361,14 +371,24 @@ class Store(ABC):
         """Let all reads of this thread in the block see the same state, regardless of concurrent writers."""
 
     @abstractmethod
-    def write(self) -> AbstractContextManager[StoreWriter]:
-        """Return exclusive write access.
+    def write(self, *, alone: bool = False) -> AbstractContextManager[StoreWriter]:
+        """Return write access.
+
+        Parameters
+        ----------
+        alone : bool
+            Keep all other writers out. If it is False, a store may let others work at the same time; their
+            transactions come one after the other.
 
         Raises
         ------
         Busy
-            If another writer holds it for too long.
+            If another writer is in the way for too long.
         """
+
+    def change_model(self, save: Callable[[Path], object]) -> None:
+        """Let `save` change files of the saved model, in the folder that it is given; the fingerprint must stay."""
+        save(self.model_folder)
 
     @abstractmethod
     def stage(
@@ -445,6 +465,10 @@ class Store(ABC):
         """Return the ids that are known, in their order, and the codes of these; no codes if there are none."""
 
     @abstractmethod
+    def contents(self, ids: Sequence[int]) -> dict[int, Content]:
+        """Return the contents of the entries that are known, by id."""
+
+    @abstractmethod
     def matching(self, where: Filter) -> Ids:
         """Return the ids of the entries that a filter allows, ascending; see :meth:`search`."""
 
@@ -479,12 +503,12 @@ class Store(ABC):
         """
 
 
-def check_fingerprint(folder: Path, source: str, found: str, expected: str) -> None:
+def check_fingerprint(address: str, source: str, found: str, expected: str) -> None:
     """Raise :class:`~ddsh.errors.ArtefactError` if two models differ."""
     if found != expected:
         raise ArtefactError(
-            f"{folder} was made with another model (fingerprint {expected[:12]}) than {source} ({found[:12]}); codes of"
-            " different models do not compare: use that model or make a new index."
+            f"{address} was made with another model (fingerprint {expected[:12]}) than {source} ({found[:12]}); codes"
+            " of different models do not compare: use that model or make a new index."
         )
 
 

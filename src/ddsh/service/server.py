@@ -52,7 +52,7 @@ class ServerInfo:
 
 
 def serve(
-    folder: str | os.PathLike[str],
+    index: str | os.PathLike[str],
     host: str,
     port: int,
     settings: Settings,
@@ -64,8 +64,8 @@ def serve(
 
     Parameters
     ----------
-    folder : path
-        Folder of the index.
+    index : path or str
+        Folder of the index, or the address of its database.
     host : str
         Name or address to listen on.
     port : int
@@ -84,7 +84,7 @@ def serve(
             address, actual_port = listener.getsockname()[:2]
             hosts = allowed_hosts(address, settings.allowed_hosts)
             # An answer must not be late because a writer held the lock for too long.
-            with ImageSearch.open(folder, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2)) as search:
+            with ImageSearch.open(index, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2)) as search:
                 search.load_model()  # the first upload need not wait for it
                 server = create_server(create_app(search, settings, hosts), settings, access_log=access_log)
                 if on_start:
