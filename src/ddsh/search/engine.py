@@ -13,7 +13,7 @@ import numpy as np
 
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
-from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.errors import ArtefactError, BrokenImage, InvalidInput
 from ddsh.images import Image, ImageLike, as_image, check_file, decode_image, thumbnail
 from ddsh.index import get_index
 from ddsh.index.pairs import By, PairDistance, check_by
@@ -590,7 +590,10 @@ class ImageSearch:
         ]
         others = [number for number in rows if number not in set(same)]
         bits = found.codes.main.bits()
-        for entry in self._store.entries(others):
+        entries = self._store.entries(others)
+        if len(entries) + len(hits) < len(others) + len(same):
+            raise ArtefactError(f"{self.folder} is damaged (entries are missing); see: ddsh index verify")
+        for entry in entries:
             row = rows[entry.id]
             label, look = (
                 None if values is None else int(values[row]) for values in (found.label_distances, found.look_distances)
