@@ -1,5 +1,6 @@
 """The training loop of all deep methods."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddsh.backbones.frozen import from_channels_last
-from ddsh.errors import Diverged
+from ddsh.errors import ArtefactError, Diverged
 from ddsh.methods._batches import Batches
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
 from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, world
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher, Rows
 
 __all__ = ["TrainingLoop"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class TrainingLoop:
@@ -152,7 +155,10 @@ class TrainingLoop:
                     tensors[f"momentum.{place}"] = momentum.cpu().numpy()
             tensors |= {f"method.{name}": array for name, array in self.method._state().items()}
             facts = {"history": self.history, "done": n_done, "epoch_loss": self.epoch_loss}
-            checkpoints.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+            try:
+                checkpoints.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+            except ArtefactError as error:  # what was learned is worth more than a place to continue from
+                _LOG.warning("%s Training goes on without this checkpoint.", error)
         self.saved = time.monotonic()
 
     def _restore(self, checkpoint: Checkpoint) -> tuple["Rows", int]:
