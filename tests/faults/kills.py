@@ -27,7 +27,7 @@ from ddsh import ImageSearch, Model, load
 from ddsh.images import encode_png
 from ddsh.methods.lsh import LSH
 
-TOKEN = "a-token-of-24-characters"  # noqa: S105 -- of a service that only this process knows
+TOKEN = "a-token-of-24-characters"
 CONTEXT = multiprocessing.get_context("forkserver")
 PIXELS = np.random.default_rng(1).integers(0, 256, (40, 16, 16, 3), np.uint8)
 
@@ -188,7 +188,9 @@ def main() -> None:
         (folder / name).mkdir()
         print(name, dict(kill(share, folder / name, chance)), flush=True)
     outcomes = kill_often(times - 3 * share, folder / "index", seed)
-    print("index and upgrade", dict(Counter(f"{each.job} {'done' if each.finished else 'killed'}" for each in outcomes)))
+    print(
+        "index and upgrade", dict(Counter(f"{each.job} {'done' if each.finished else 'killed'}" for each in outcomes))
+    )
     shutil.rmtree(folder)
 
 

@@ -107,9 +107,9 @@ class Disk:
         number = int(match[0]) if (match := re.match(r"-?\d+", arguments)) else -1
         if name in ("openat", "creat"):
             self._opened(paths[0], arguments, result)
-        elif name in ("dup", "dup2", "dup3") and number in self._open:
-            self._open[result] = self._open[number]
-        elif name == "fcntl" and "DUPFD" in arguments and number in self._open:
+        elif (name in ("dup", "dup2", "dup3") and number in self._open) or (
+            name == "fcntl" and "DUPFD" in arguments and number in self._open
+        ):
             self._open[result] = self._open[number]
         elif name == "close":
             self._open.pop(number, None)

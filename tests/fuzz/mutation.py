@@ -2,7 +2,18 @@
 
 import random
 
-_TELLING = (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"-1", b"1e999", b"\\ud800", b"[" * 400, b"\n", b'"')
+_TELLING = (
+    b"\0",
+    b"\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"-1",
+    b"1e999",
+    b"\\ud800",
+    b"[" * 400,
+    b"\n",
+    b'"',
+)
 
 
 def mutate(data: bytes, others: list[bytes], seed: int) -> bytes:

@@ -198,7 +198,7 @@ class _Service:
         return int(str(sent[0]["status"])), b"".join(bytes(each.get("body", b"")) for each in sent)  # type: ignore[call-overload]
 
 
-TOKEN = "a-token-of-24-characters"  # noqa: S105 -- of a service in this process only
+TOKEN = "a-token-of-24-characters"
 _services: list[_Service] = []
 
 
