@@ -114,11 +114,11 @@ def test_ctrl_c_stops_the_service_and_a_token_allows_changes(serve):
 def test_log_lines_are_json_and_have_the_id_of_the_request(serve):
     process, line = serve("--access-log", "--log-json")
     port = int(re.search(r":(\d+)\.", line)[1])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     for path, given in (("/health", "from-the-proxy"), ("/items/99", 'no id "\\')):
-        connection.request("GET", path, headers={"X-Request-ID": given})
-        reply = connection.getresponse()
-        reply.read()
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            connection.request("GET", path, headers={"X-Request-ID": given})
+            reply = connection.getresponse()
+            reply.read()
         chosen = reply.headers["x-request-id"]
         assert (chosen == given) is (path == "/health")
     process.send_signal(signal.SIGTERM)

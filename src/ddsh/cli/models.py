@@ -129,6 +129,9 @@ def train(
     root: Root = None,
     device: Device = "auto",
     cache_dir: CacheDir = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to train with on a CPU; other numbers give slightly other codes.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
     no_calibration: Annotated[
         bool,
@@ -165,10 +168,18 @@ def train(
         look_bits=look_bits,
     )
     own = model.require_method()
+    if threads is not None:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(threads)
     if own.inputs == "images":
+        import torch
+
         from ddsh.backbones.network import choose_device
 
         choose_device(device)
+        if threads is not None:
+            torch.set_num_threads(threads)
     with Progress("Reading files", "files") as progress:
         if from_index is not None and data is None:
             dataset, everything = _read_index(from_index)
@@ -221,6 +232,7 @@ def train(
         "n_train": len(train_rows),
         "n_calibration": len(held),
         "seconds": time.perf_counter() - start,
+        "threads": threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
         "history": model.history,
         "versions": versions(),
     }
