@@ -168,18 +168,11 @@ def train(
         look_bits=look_bits,
     )
     own = model.require_method()
-    if threads is not None:
-        from threadpoolctl import threadpool_limits
-
-        threadpool_limits(threads)
+    threads = _use_threads(threads, trains_network=own.inputs == "images")
     if own.inputs == "images":
-        import torch
-
         from ddsh.backbones.network import choose_device
 
         choose_device(device)
-        if threads is not None:
-            torch.set_num_threads(threads)
     with Progress("Reading files", "files") as progress:
         if from_index is not None and data is None:
             dataset, everything = _read_index(from_index)
@@ -232,7 +225,7 @@ def train(
         "n_train": len(train_rows),
         "n_calibration": len(held),
         "seconds": time.perf_counter() - start,
-        "threads": threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
+        "threads": threads,
         "history": model.history,
         "versions": versions(),
     }
@@ -249,6 +242,21 @@ def train(
     shutil.rmtree(checkpoints, ignore_errors=True)
     bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
     typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
+
+
+def _use_threads(threads: int | None, *, trains_network: bool) -> int:
+    """Set the number of threads of NumPy and PyTorch, if one is given, and return the number in use."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    if threads is not None:
+        threadpool_limits(threads)
+    if not trains_network:
+        return max((library["num_threads"] for library in threadpool_info()), default=1)
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
 
 
 def _hold_out(dataset: "Dataset", split: "Split") -> "tuple[RowNumbers, RowNumbers]":
