@@ -1,6 +1,7 @@
 # make demo: set up, then train, score, report, index and search the bundled sample
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench [QUICK=1]: the benchmarks;  make lock: renew constraints.txt
+# make fuzz [RUNS=2100000]: fuzz every parser and the HTTP edge;  make faults: full disks, flipped bits, kills (as root)
 # make docs: build the documentation into build/site;  make dist: build the wheel and the source archive
 # make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
@@ -9,7 +10,7 @@ READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check bench docs dist tables lock clean
+.PHONY: help demo test browser check bench fuzz faults docs dist tables lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -44,6 +45,15 @@ bench: $(READY)
 		$(BIN)/python benchmarks/$$file.py $(DDSH_DATA)/ddsh-author-codes $(if $(QUICK),--quick) || missed=1; done; \
 		$(BIN)/python benchmarks/report.py results $(if $(QUICK),--quick) || missed=1; exit $$missed
 	@test -n "$(QUICK)" || for file in bqp index train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
+
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/fuzz.py $(or $(RUNS),2100000)
+
+faults: $(READY)
+	$(BIN)/python tests/faults/full_disk.py
+	$(BIN)/python tests/faults/flipped_bits.py 200
+	$(BIN)/python tests/faults/power_loss.py
+	$(BIN)/python tests/faults/kills.py 200
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict

@@ -268,4 +268,5 @@ def read_pickled_arrays(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 --
     except DataError:
         raise
     except Exception as error:  # a damaged pickle makes the unpickler raise almost anything
-        raise DataError(f"{path} is not a pickle of arrays ({type(error).__name__}: {error}).") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(f"{path} is not a pickle of arrays ({reason}).") from error

@@ -273,12 +273,17 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(ddsh, photos, tmp_path, 
     assert ddsh("train", photos, *options, "--out", tmp_path / "model", "--resume").returncode == 0
 
 
-def test_training_on_a_full_disk_is_refused_before_it_starts_or_ends_in_one_line(
-    ddsh, photos, full_disk, fails_in_one_line
-):
+def test_a_disk_that_gets_full_during_training_costs_no_work(ddsh, photos, full_disk, caplog, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
     options = ("--method", "dpsh", "--bits", 8, "--backbone", "small", "--device", "cpu", *AS_GIVEN)
     outcome = ddsh("train", photos, *options, "--out", full_disk / "model")
-    fails_in_one_line(outcome, "No space left on device")
+    assert outcome.returncode == 2
+    assert "Training goes on without this checkpoint" in caplog.text
+    assert "No space left on device" in outcome.stderr
+    [kept] = tmp_path.glob("ddsh-model-*")
+    assert str(kept) in outcome.stderr
+    assert Model.load(kept).n_bits == 8
     (full_disk / "filler").write_bytes(bytes(48_000))
     filled = ddsh("train", photos, "--method", "lsh", "--queries-per-class", 3, "--out", full_disk / "other")
     assert filled.returncode == 2

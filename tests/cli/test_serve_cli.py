@@ -2,6 +2,7 @@
 
 import errno
 import http.client
+import json
 import os
 import re
 import signal
@@ -108,6 +109,24 @@ def test_ctrl_c_stops_the_service_and_a_token_allows_changes(serve):
     assert errors.endswith("ddsh: stopped.\n")
     assert "Traceback" not in errors
     assert "token-of" not in line + errors
+
+
+def test_log_lines_are_json_and_have_the_id_of_the_request(serve):
+    process, line = serve("--access-log", "--log-json")
+    port = int(re.search(r":(\d+)\.", line)[1])
+    for path, given in (("/health", "from-the-proxy"), ("/items/99", 'no id "\\')):
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            connection.request("GET", path, headers={"X-Request-ID": given})
+            reply = connection.getresponse()
+            reply.read()
+        chosen = reply.headers["x-request-id"]
+        assert (chosen == given) is (path == "/health")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    records = [json.loads(each) for each in process.stderr.read().splitlines()]
+    first, second = (record for record in records if record["logger"] == "ddsh.service.access")
+    assert (first["request_id"], first["status"], first["route"]) == ("from-the-proxy", 200, "/health")
+    assert (second["request_id"], second["status"], second["path"]) == (chosen, 404, "/items/99")
 
 
 def test_an_address_that_others_can_reach_gets_a_warning(serve):

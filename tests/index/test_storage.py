@@ -116,14 +116,20 @@ for turn in itertools.count():
     verify(tmp_path / "index")
 
 
-def test_opening_maps_the_files_and_does_not_read_them(folder):
-    path = file_of(folder, "codes")
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+def test_opening_maps_the_files_into_memory(folder):
     assert not load_index(folder)._codes.words.flags.writeable
-    with pytest.raises(ArtefactError, match=r"codes-\w+\.npy is damaged; save or copy the index again"):
-        verify(folder)
+
+
+@pytest.mark.parametrize("name", ["ids", "codes", "members", "starts", "buckets"])
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+def test_a_flipped_bit_is_found_at_opening(folder, name, place):
+    path = file_of(folder, name)
+    content = bytearray(path.read_bytes())
+    content[128 + round(place * (len(content) - 129))] ^= 4  # 128 bytes of header
+    path.write_bytes(content)
+    for opened in (load_index, verify):
+        with pytest.raises(ArtefactError, match=rf"{path.name} is damaged; save or copy the index again"):
+            opened(folder)
 
 
 def test_a_whole_index_is_verified(folder):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddsh.backbones import Backbone
+from ddsh.errors import InvalidInput
 from ddsh.labels import as_labels
 from ddsh.methods.dpsh import DPSH
 from ddsh.methods.training import Training
@@ -104,6 +105,22 @@ def test_stored_outputs_are_updated_after_a_mini_batch(method, rng):
     assert np.array_equal(method._U[[8, 3]], outputs)
     others = np.setdiff1d(np.arange(N), [8, 3])
     assert np.array_equal(method._U[others], before[others])
+
+
+def test_a_run_is_not_resumed_with_another_number_of_threads(images, tmp_path):
+    def stop(step):
+        if step.done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _make().fit(*images, checkpoints=tmp_path, on_step=stop)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        with pytest.raises(InvalidInput, match=rf"began with {before} threads.* --threads {before}"):
+            _make().fit(*images, checkpoints=tmp_path, resume=True)
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("stop_after", [1, 4])

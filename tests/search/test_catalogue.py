@@ -8,6 +8,7 @@ import pytest
 
 from ddsh import ImageSearch
 from ddsh.errors import ArtefactError, InvalidInput
+from ddsh.search import LabelChange
 from ddsh.search.catalogue import Catalogue, State
 from ddsh.search.store import Content
 
@@ -152,21 +153,57 @@ def test_a_changed_value_is_refused_by_name_and_found_by_verify(search, sql):
     assert "row 1 of" in problems[0]
 
 
-def test_a_catalogue_without_checksums_gets_them(search, caplog):
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("UPDATE labels SET label = 'gveen' WHERE image = 3", "the labels of image 3 do not fit"),
+        ("DELETE FROM labels WHERE image = 3", "the labels of image 3 do not fit"),
+        ("UPDATE labels SET label = 'gveen' WHERE image = 4", "label 'green' has lost images"),
+        ("UPDATE labels SET image = 7 WHERE image = 4", "label 'green' has lost images"),
+        ("UPDATE label_totals SET n_images = 19 WHERE label = 'blue'", "with label 'blue' does not fit"),
+        ("DELETE FROM images WHERE id = 5", "entries are missing"),
+    ],
+)
+def test_lost_labels_and_images_are_refused_and_found_by_verify(search, sql, message):
+    search.change_labels([LabelChange([3, 5], add=["blue"]), LabelChange([4, 6], add=["green"])])
+    assert search.verify() == []
+    search.close()
+    _flip(search.folder / "catalogue.sqlite", sql)
+
+    def read(damaged):
+        damaged.entry(3)
+        damaged.query(1, k=100, label="green")
+        damaged.info()
+        damaged.query(1, k=100)
+
+    with ImageSearch.open(search.folder) as damaged:
+        with pytest.raises(ArtefactError, match=message):
+            read(damaged)
+        assert damaged.verify()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_catalogue_without_checksums_gets_them(search, caplog, version):
+    search.change_labels([LabelChange([1, 2], add=["green"]), LabelChange([2], add=["blue"])])
     search.close()
     with sqlite3.connect(search.folder / "catalogue.sqlite") as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-        for table in ("images", "contents"):
+            if version == 1 or name.startswith("labels_"):
+                connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DROP TABLE label_totals")
+        connection.execute("ALTER TABLE images DROP COLUMN label_sum")
+        for table in ("images", "contents") if version == 1 else ():
             connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with ImageSearch.open(search.folder) as opened:
         assert "gets checksums" in caplog.text
         assert opened.verify() == []
-        opened.add(np.zeros((16, 16, 3), np.uint8), metadata=[{"n": 1}])
+        opened.add(np.zeros((16, 16, 3), np.uint8), labels=["green"], metadata=[{"n": 1}])
+        opened.remove([2])
         assert opened.verify() == []
-        assert len(opened.query(1, k=100)) == 19
+        assert len(opened.query(1, k=100)) == 18
+        assert (len(opened.query(1, k=100, label="green")), opened.info().labels["green"]) == (2, 2)
 
 
 def test_metadata_that_no_response_can_hold_is_refused_and_left_out_if_it_is_there(search, caplog):

@@ -7,6 +7,7 @@ import pytest
 
 from ddsh.errors import InvalidInput
 from ddsh.service import Settings
+from ddsh.service.log_format import RequestIdFilter
 from ddsh.service.middleware import allowed_hosts
 
 PROTECTED = {
@@ -97,6 +98,42 @@ def test_metrics_count_requests_by_route_and_status_latencies_and_images(run_ser
     assert numbers['ddsh_request_seconds_count{route="/search"}'] == "3.0"
     assert numbers['ddsh_request_seconds_bucket{le="+Inf",route="/search"}'] == "3.0"
     assert numbers["ddsh_images"] == "18.0"
+
+
+def test_metrics_show_queues_decoding_rejected_uploads_and_the_state_of_the_index(run_service, index, photo):
+    def numbers(site):
+        reply = site.get("/metrics")
+        assert reply.status == 200
+        return dict(re.findall(r"^(ddsh_\S+) (\S+)$", reply.body.decode(), re.MULTILINE))
+
+    with run_service(index, Settings()) as site:
+        assert site.post("/search", photo).status == 200
+        assert site.post("/search", b"no image").status == 415
+        whole = numbers(site)
+        (index / "catalogue.sqlite").write_bytes(b"damaged" * 2000)
+        damaged = numbers(site)
+    assert whole["ddsh_decode_seconds_count"] == "2.0"
+    assert whole['ddsh_rejected_uploads_total{status="415"}'] == "1.0"
+    assert [whole[f'ddsh_queue{{pool="{pool}"}}'] for pool in ("encoding", "thumbnails", "changes")] == ["0.0"] * 3
+    assert (whole["ddsh_index_ready"], whole["ddsh_code_bytes"]) == ("1.0", "36.0")
+    assert float(whole["ddsh_index_generation"]) > 0
+    assert damaged["ddsh_index_ready"] == "0.0"
+
+
+def test_the_log_of_a_thread_has_the_id_of_its_request(run_service, shared_index, caplog):
+    caplog.handler.addFilter(RequestIdFilter())
+
+    def log():
+        logging.getLogger("ddsh").error("in a thread")
+
+    with run_service(shared_index, Settings()) as site:
+
+        async def logged():
+            await site.app.state.service.reading.run_in_slot(log)
+
+        site.app.add_api_route("/logged", logged)
+        assert site.get("/logged", **{"X-Request-ID": "mine"}).headers["x-request-id"] == "mine"
+    assert [record.request_id for record in caplog.records if record.message == "in a thread"] == ["mine"]
 
 
 @pytest.mark.parametrize("path", ["/", "/health", "/search?id=1", "/images/1", "/images/1/thumbnail"])

@@ -129,6 +129,9 @@ def train(
     root: Root = None,
     device: Device = "auto",
     cache_dir: CacheDir = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to train with on a CPU; other numbers give slightly other codes.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
     no_calibration: Annotated[
         bool,
@@ -165,6 +168,7 @@ def train(
         look_bits=look_bits,
     )
     own = model.require_method()
+    threads = _use_threads(threads, trains_network=own.inputs == "images")
     if own.inputs == "images":
         from ddsh.backbones.network import choose_device
 
@@ -222,6 +226,7 @@ def train(
         "n_train": len(train_rows),
         "n_calibration": len(held),
         "seconds": time.perf_counter() - start,
+        "threads": threads,
         "history": model.history,
         "versions": versions(),
     }
@@ -238,6 +243,21 @@ def train(
     shutil.rmtree(checkpoints, ignore_errors=True)
     bits_text = f"{model.n_bits} label bits, {model.look_bits} look bits" if model.look_bits else f"{model.n_bits} bits"
     typer.echo(f"{model.name}, {bits_text}, trained on {len(images):,} images of {dataset.name}: {out}")
+
+
+def _use_threads(threads: int | None, *, trains_network: bool) -> int:
+    """Set the number of threads of NumPy and PyTorch, if one is given, and return the number in use."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    if threads is not None:
+        threadpool_limits(threads)
+    if not trains_network:
+        return max((library["num_threads"] for library in threadpool_info()), default=1)
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
 
 
 def _hold_out(dataset: "Dataset", split: "Split") -> "tuple[RowNumbers, RowNumbers]":

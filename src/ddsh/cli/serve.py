@@ -25,6 +25,7 @@ Workers = Annotated[int, typer.Option(min=1, max=256, help="Threads that encode 
 MaxWaiting = Annotated[int, typer.Option(min=0, max=10_000, help="Uploads that may wait for a thread.")]
 MaxConnections = Annotated[int, typer.Option(min=1, help="Maximum number of open connections.")]
 MaxPerClient = Annotated[int, typer.Option(min=1, help="Maximum number of open connections from one address.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every request.")]
 
 _PACKAGES = {
@@ -52,6 +53,7 @@ def serve(
     max_connections: MaxConnections = 512,
     max_connections_per_client: MaxPerClient = 128,
     access_log: AccessLog = False,
+    log_json: LogJson = False,
 ) -> None:
     """Serve a search index over HTTP: a search page and an API."""
     import logging
@@ -66,6 +68,7 @@ def serve(
 
     from ddsh.service import Settings, find_token
     from ddsh.service import serve as serve_index
+    from ddsh.service.log_format import JsonFormatter, RequestIdFilter
 
     def announce(server: "ServerInfo") -> None:
         """Print the URL, and a warning if other machines can reach it."""
@@ -78,7 +81,11 @@ def serve(
         n_images = "1 image" if server.n_images == 1 else f"{server.n_images:,} images"
         typer.echo(f"Serving {n_images} ({server.n_bits} bits, {access}) at {server.url}. Press Ctrl-C to stop.")
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(RequestIdFilter())
+    text = logging.Formatter("%(asctime)s %(levelname)s %(request_id)s %(message)s")
+    handler.setFormatter(JsonFormatter() if log_json else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     settings = Settings(
         token=None if read_only else find_token(os.environ, token_file),
         allowed_hosts=tuple(allow_host or ()),

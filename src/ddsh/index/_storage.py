@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from ddsh.storage import Manifest, atomic_write
 
 _MANIFEST = "index.json"
 _ATTEMPTS = 5
+_HASH_THREADS = 4
 _FILE_NAME = re.compile(r"\.?[a-z]+-([0-9a-f]{16})\.npy(\..+)?")
 
 
@@ -145,7 +147,12 @@ def open_arrays(path: str | os.PathLike[str], derived: tuple[str, ...]) -> Saved
     Returns
     -------
     SavedIndex
-        The arrays; their sizes and headers have been checked, their contents have not been read.
+        The arrays; their sizes, headers and checksums have been checked.
+
+    Raises
+    ------
+    ArtefactError
+        If a file is missing or damaged.
     """
     folder = Path(path)
     for _ in range(_ATTEMPTS):
@@ -153,12 +160,14 @@ def open_arrays(path: str | os.PathLike[str], derived: tuple[str, ...]) -> Saved
         has_derived = all(name in manifest.arrays for name in derived)
         names = ("ids", "codes", *(derived if has_derived else ()))
         with suppress(_Replaced):
-            return SavedIndex(folder, manifest.n_bits, {name: _map(folder, manifest, name) for name in names})
+            arrays = {name: _map(folder, manifest, name) for name in names}
+            _verify(folder, manifest, arrays)
+            return SavedIndex(folder, manifest.n_bits, arrays)
     raise ArtefactError(f"{path} is being replaced all the time; try again when no process saves to it.")
 
 
 def verify(path: str | os.PathLike[str]) -> None:
-    """Read every file of a saved index and compare its checksum.
+    """Read every file of a saved index and compare its checksum; loading an index does so for the files it needs.
 
     Raises
     ------
@@ -167,9 +176,15 @@ def verify(path: str | os.PathLike[str]) -> None:
     """
     folder = Path(path)
     manifest = IndexManifest.open(folder)
-    for name, file in manifest.arrays.items():
-        if _checksum(_map(folder, manifest, name)) != file.sha256:
-            raise ArtefactError(f"{folder / manifest.file_name(name)} is damaged; save or copy the index again.")
+    _verify(folder, manifest, {name: _map(folder, manifest, name) for name in manifest.arrays})
+
+
+def _verify(folder: Path, manifest: IndexManifest, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise if an array does not fit its checksum; hashing lets other threads run, so each has its own."""
+    with ThreadPoolExecutor(_HASH_THREADS) as threads:
+        for name, checksum in zip(arrays, threads.map(_checksum, arrays.values()), strict=True):
+            if checksum != manifest.arrays[name].sha256:
+                raise ArtefactError(f"{folder / manifest.file_name(name)} is damaged; save or copy the index again.")
 
 
 def kind_of(path: str | os.PathLike[str], known: Container[str]) -> str:

@@ -231,8 +231,8 @@ class Index(ABC):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Load a folder that any index saved.
 
-        The files are memory-mapped, not read: sizes and headers are checked here, contents by
-        :func:`ddsh.index.verify`. The loaded index can be changed; the folder does not change until :meth:`save`.
+        The files are memory-mapped, and read once to compare their checksums. The loaded index can be changed; the
+        folder does not change until :meth:`save`.
         """
         saved = open_arrays(path, cls._derived_names)
         index = cls(saved.n_bits)

@@ -1,5 +1,6 @@
 """The training loop of all deep methods."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddsh.backbones.frozen import from_channels_last
-from ddsh.errors import Diverged
+from ddsh.errors import ArtefactError, Diverged, InvalidInput
 from ddsh.methods._batches import Batches
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
 from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, world
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher, Rows
 
 __all__ = ["TrainingLoop"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class TrainingLoop:
@@ -152,11 +155,25 @@ class TrainingLoop:
                     tensors[f"momentum.{place}"] = momentum.cpu().numpy()
             tensors |= {f"method.{name}": array for name, array in self.method._state().items()}
             facts = {"history": self.history, "done": n_done, "epoch_loss": self.epoch_loss}
-            checkpoints.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+            facts["n_threads"] = torch.get_num_threads()
+            try:
+                checkpoints.save(Checkpoint(self.step, tensors | {"rows": rows}, facts))
+            except ArtefactError as error:  # what was learned is worth more than a place to continue from
+                _LOG.warning("%s Training goes on without this checkpoint.", error)
         self.saved = time.monotonic()
 
     def _restore(self, checkpoint: Checkpoint) -> tuple["Rows", int]:
-        """Restore a checkpoint; return the rows of its epoch and the mini-batches done."""
+        """Restore a checkpoint; return the rows of its epoch and the mini-batches done.
+
+        Sums of floats depend on how they are divided among threads, so their number must be the same on a CPU.
+        """
+        n_threads = checkpoint.facts.get("n_threads")  # not in checkpoints of earlier versions
+        on_cpu = next(self.model.parameters()).device.type == "cpu"
+        if on_cpu and n_threads not in (None, torch.get_num_threads()):
+            raise InvalidInput(
+                f"The training began with {n_threads} threads, and there are {torch.get_num_threads()} now, which would"
+                f" give other codes; resume it with --threads {n_threads}, or OMP_NUM_THREADS={n_threads}."
+            )
         parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "method": {}}
         for name, array in checkpoint.tensors.items():
             kind, _, rest = name.partition(".")

@@ -27,12 +27,22 @@ from ddsh.search.store import Content, Entry, Filter, Ids, StoredFile, check_met
 
 __all__ = ["FORMAT_VERSION", "Catalogue", "Changes", "State"]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _APPLICATION = 0x64647368  # "ddsh"
 _TIMEOUT_SECONDS = 60.0
 _LOG = logging.getLogger(__name__)
 
 Packed: TypeAlias = NDArray[np.uint8]
+
+# How many images have a label, and the sum of their ids, which tells whether all of them are found.
+_LABEL_TOTALS = """
+CREATE TABLE label_totals (
+    label TEXT PRIMARY KEY,
+    n_images INTEGER NOT NULL,
+    id_sum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
 
 # The column look is the tiny copy; earlier versions also had a column of outputs, which is not read.
 _SCHEMA = f"""
@@ -57,7 +67,8 @@ CREATE TABLE images (
     mtime_ns INTEGER NOT NULL,
     metadata TEXT NOT NULL,
     generation INTEGER NOT NULL,
-    checksum INTEGER
+    checksum INTEGER,
+    label_sum INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX images_by_content ON images (content);
 CREATE INDEX images_by_generation ON images (generation);
@@ -67,6 +78,7 @@ CREATE TABLE labels (
     PRIMARY KEY (image, label)
 ) WITHOUT ROWID;
 CREATE INDEX labels_by_label ON labels (label, image);
+{_LABEL_TOTALS}
 CREATE TABLE removed (id INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE roots (path TEXT PRIMARY KEY) WITHOUT ROWID;
 """
@@ -87,11 +99,28 @@ END;
     )
     for event in ("INSERT", f"UPDATE OF {columns}")
 )
+# The labels of an image fit the sum of their checksums; those of all images fit the totals of each label.
+_LABEL_TRIGGERS = """
+CREATE TRIGGER labels_insert AFTER INSERT ON labels BEGIN
+    UPDATE images SET label_sum = label_sum + checksum(NEW.label) WHERE id = NEW.image;
+    INSERT INTO label_totals VALUES (NEW.label, 1, NEW.image, checksum(NEW.label, 1, NEW.image))
+    ON CONFLICT (label) DO UPDATE SET n_images = n_images + 1, id_sum = id_sum + NEW.image,
+        checksum = checksum(label, n_images + 1, id_sum + NEW.image);
+END;
+CREATE TRIGGER labels_delete AFTER DELETE ON labels BEGIN
+    UPDATE images SET label_sum = label_sum - checksum(OLD.label) WHERE id = OLD.image;
+    UPDATE label_totals SET n_images = n_images - 1, id_sum = id_sum - OLD.image,
+        checksum = checksum(label, n_images - 1, id_sum - OLD.image) WHERE label = OLD.label;
+    DELETE FROM label_totals WHERE label = OLD.label AND n_images = 0;
+END;
+"""
+_TOTALS_INTACT = "checksum IS checksum(label, n_images, id_sum)"
 _CONTENT_INTACT = f"contents.checksum IS {_CONTENT_SUM}"
 _IMAGE_INTACT = f"images.checksum IS {_IMAGE_SUM}"
 
 _FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN contents ON contents.id = content"
-_CODES = f"SELECT images.id, code, {_CONTENT_INTACT} FROM images JOIN contents ON contents.id = content"  # noqa: S608
+_INTACT = f"{_CONTENT_INTACT} AND {_IMAGE_INTACT}"
+_CODES = f"SELECT images.id, code, {_INTACT} FROM images JOIN contents ON contents.id = content"  # noqa: S608
 _CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"  # noqa: S608
 # Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
 _SAMPLE = """
@@ -112,7 +141,7 @@ SELECT id FROM images WHERE name_has_word(path, ?1)
 UNION
 SELECT images.id FROM images, json_tree(metadata) WHERE metadata <> '{}' AND has_word(atom, ?1)
 UNION
-SELECT image FROM labels WHERE label IN (SELECT DISTINCT label FROM labels WHERE has_word(label, ?1))
+SELECT image FROM labels WHERE label IN (SELECT label FROM label_totals WHERE has_word(label, ?1))
 """
 
 
@@ -169,7 +198,7 @@ class Catalogue:
             application, version = self._one("PRAGMA application_id")[0], self._one("PRAGMA user_version")[0]
             if application != _APPLICATION:
                 raise ArtefactError(f"{path} is not a catalogue of ddsh.")
-            if version == 1:
+            if version in (1, 2):
                 self._add_checksums()
             elif version != FORMAT_VERSION:
                 raise ArtefactError(f"{path} has version {version}; this ddsh reads version {FORMAT_VERSION}.")
@@ -192,7 +221,7 @@ class Catalogue:
             # Readers see the last state while a writer prepares the next one.
             connection.execute("PRAGMA journal_mode = WAL")
             _register(connection)
-            connection.executescript(f"BEGIN; {_SCHEMA} {_TRIGGERS} COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} {_TRIGGERS} {_LABEL_TRIGGERS} COMMIT;")
             connection.execute("INSERT INTO facts VALUES ('fingerprint', ?)", (fingerprint,))
             connection.execute("INSERT INTO commits VALUES (0, ?)", (secrets.token_hex(8),))
         except sqlite3.Error as error:
@@ -285,8 +314,7 @@ class Catalogue:
         wanted = [int(number) for number in ids]
         labels = self._labels_of(wanted)
         rows = self._all(
-            "SELECT images.id, path, sha256, n_bytes, width, height, mtime_ns, metadata,"  # noqa: S608
-            f" {_CONTENT_INTACT} AND {_IMAGE_INTACT} FROM images"
+            f"SELECT images.id, path, sha256, n_bytes, width, height, mtime_ns, metadata, {_INTACT} FROM images"  # noqa: S608
             " JOIN contents ON contents.id = content WHERE images.id IN (SELECT value FROM json_each(?))",
             json.dumps(wanted),
         )
@@ -349,7 +377,7 @@ class Catalogue:
 
     def content_of(self, image: int) -> Content | None:
         """Return the content of an image."""
-        columns = f"images.id, sha256, n_bytes, width, height, code, look, {_CONTENT_INTACT}"
+        columns = f"images.id, sha256, n_bytes, width, height, code, look, {_INTACT}"
         rows = self._all(
             f"SELECT {columns} FROM images JOIN contents ON contents.id = content WHERE images.id = ?",  # noqa: S608
             image,
@@ -358,7 +386,7 @@ class Catalogue:
 
     def tiny_copies(self) -> list[tuple[int, bytes, bytes]]:
         """Return the id, the code and the tiny copy of every image, by id."""
-        columns = f"images.id, code, look, {_CONTENT_INTACT}"
+        columns = f"images.id, code, look, {_INTACT}"
         rows = self._all(
             f"SELECT {columns} FROM images JOIN contents ON contents.id = content ORDER BY 1"  # noqa: S608
         )
@@ -366,7 +394,11 @@ class Catalogue:
 
     def ids_labelled(self, label: str) -> Ids:
         """Return the ids of the images with a label."""
-        return self._ids("SELECT image FROM labels WHERE label = ?", label)
+        ids = self._ids("SELECT image FROM labels WHERE label = ?", label)
+        total = self._all("SELECT n_images, id_sum FROM label_totals WHERE label = ?", label) or [(0, 0)]
+        if total[0] != (len(ids), int(ids.sum())):
+            raise self._damaged(f"label {label!r} has lost images")
+        return ids
 
     def ids_matching(self, where: Filter) -> Ids:
         """Return the ids of the images that a filter allows, ascending."""
@@ -377,7 +409,11 @@ class Catalogue:
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of images with each label, by label."""
-        return dict(self._all("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
+        rows = self._all(f"SELECT label, n_images, {_TOTALS_INTACT} FROM label_totals ORDER BY label")  # noqa: S608
+        for label, _, is_intact in rows:
+            if not is_intact:
+                raise self._damaged(f"the number of images with label {label!r} does not fit its checksum")
+        return {label: n_images for label, n_images, _ in rows}
 
     def roots(self) -> list[Path]:
         """Return the folders that were added."""
@@ -520,18 +556,43 @@ class Catalogue:
         for table, intact in (("images", _IMAGE_INTACT), ("contents", _CONTENT_INTACT)):
             rows = self._all(f"SELECT id FROM {table} WHERE NOT ({intact})")  # noqa: S608
             found += [f"{self._path}: row {row[0]} of {table} does not fit its checksum" for row in rows]
-        return found
+        rows = self._all(
+            "SELECT id FROM images LEFT JOIN (SELECT image, sum(checksum(label)) AS found FROM labels GROUP BY image)"
+            " ON image = id WHERE label_sum <> coalesce(found, 0)"
+        )
+        found += [f"{self._path}: the labels of image {row[0]} do not fit their checksum" for row in rows]
+        rows = self._all(
+            "SELECT label FROM (SELECT label, n_images, id_sum FROM label_totals UNION ALL"
+            " SELECT label, -count(*), -sum(image) FROM labels GROUP BY label)"
+            " GROUP BY label HAVING sum(n_images) <> 0 OR sum(id_sum) <> 0"
+        )
+        rows += self._all(f"SELECT label FROM label_totals WHERE NOT ({_TOTALS_INTACT})")  # noqa: S608
+        return found + [f"{self._path}: the images with label {row[0]!r} do not fit their total" for row in rows]
 
     def _add_checksums(self) -> None:
-        """Upgrade a catalogue of version 1, which had no checksums."""
+        """Upgrade a catalogue of version 1, which had no checksums, or 2, which had none of labels."""
         with self._atomic():
-            if self._one("PRAGMA user_version")[0] != 1:  # another process was faster
+            version = self._one("PRAGMA user_version")[0]
+            if version == FORMAT_VERSION:  # another process was faster
                 return
             _LOG.warning("%s gets checksums, once; earlier versions of ddsh cannot open it any more.", self._path)
-            for table, value in (("contents", _CONTENT_SUM), ("images", _IMAGE_SUM)):
-                self._all(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
-                self._all(f"UPDATE {table} SET checksum = {value}")  # noqa: S608
-            for trigger in _TRIGGERS.split("END;")[:-1]:
+            triggers = _LABEL_TRIGGERS
+            if version == 1:
+                triggers += _TRIGGERS
+                for table, value in (("contents", _CONTENT_SUM), ("images", _IMAGE_SUM)):
+                    self._all(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
+                    self._all(f"UPDATE {table} SET checksum = {value}")  # noqa: S608
+            self._all("ALTER TABLE images ADD COLUMN label_sum INTEGER NOT NULL DEFAULT 0")
+            self._all(
+                "UPDATE images SET label_sum = (SELECT sum(checksum(label)) FROM labels WHERE image = images.id)"
+                " WHERE id IN (SELECT image FROM labels)"
+            )
+            self._all(_LABEL_TOTALS)
+            self._all(
+                "INSERT INTO label_totals SELECT label, count(*), sum(image), checksum(label, count(*), sum(image))"
+                " FROM labels GROUP BY label"
+            )
+            for trigger in triggers.split("END;")[:-1]:
                 self._all(f"{trigger} END")
             self._all(f"PRAGMA user_version = {FORMAT_VERSION}")
 
@@ -539,19 +600,29 @@ class Catalogue:
         """Return rows without their last column, which says whether they fit their checksums."""
         for row in rows:
             if not row[-1]:
-                raise ArtefactError(
-                    f"{self._path} is damaged (image {row[0]} does not fit its checksum); see: ddsh index verify"
-                )
+                raise self._damaged(f"image {row[0]} does not fit its checksum")
         return [row[:-1] for row in rows]
 
+    def _damaged(self, what: str) -> ArtefactError:
+        return ArtefactError(f"{self._path} is damaged ({what}); see: ddsh index verify")
+
     def _labels_of(self, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Return the labels of the images that have some, after comparing their checksums."""
         rows = self._all(
-            "SELECT image, label FROM labels WHERE image IN (SELECT value FROM json_each(?)) ORDER BY image, label",
+            "SELECT id, label, label_sum FROM images LEFT JOIN labels ON image = id"
+            " WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id, label",
             json.dumps(list(ids)),
         )
         labels: dict[int, tuple[str, ...]] = {}
-        for image, label in rows:
-            labels[image] = (*labels.get(image, ()), label)
+        sums: dict[int, int] = {}
+        for image, label, label_sum in rows:
+            sums[image] = sums.get(image, label_sum)
+            if label is not None:
+                labels[image] = (*labels.get(image, ()), label)
+                sums[image] -= _checksum(label)
+        for image, rest in sums.items():
+            if rest:
+                raise self._damaged(f"the labels of image {image} do not fit their checksum")
         return labels
 
     def _files(self, sql: str, *values: object) -> list[StoredFile]:

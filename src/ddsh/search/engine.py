@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ddsh.calibration import Calibration
 from ddsh.codes import CodePair
-from ddsh.errors import BrokenImage, InvalidInput
+from ddsh.errors import ArtefactError, BrokenImage, InvalidInput
 from ddsh.images import Image, ImageLike, as_image, check_file, decode_image, thumbnail
 from ddsh.index.pairs import By, PairDistance, check_by
 from ddsh.look import LOOK_BITS
@@ -636,8 +636,12 @@ class ImageSearch:
         row_of = {number: row for row, number in enumerate(found.ids.tolist())}
         equal = (0 if self.n_bits else None, 0 if self.look_bits else None, None if similar is None else 100.0)
         itself = set(same)
+        wanted = [*same, *(number for number in row_of if number not in itself)]
+        entries = self._store.entries(wanted)
+        if len(entries) < len(wanted):
+            raise ArtefactError(f"{self.address} is damaged (entries are missing); see: ddsh index verify")
         hits = []
-        for entry in self._store.entries([*same, *(number for number in row_of if number not in itself)]):
+        for entry in entries:
             if entry.id in itself:
                 hits.append(Hit(entry, 0, _text(code), (), *equal, match="query" if entry.id == own else "file"))
                 continue

@@ -1,6 +1,8 @@
 """Decoding of images from outside, in worker processes."""
 
 import os
+import time
+from collections.abc import Callable
 
 from ddsh.errors import BrokenImage, OverLimit
 from ddsh.images import MAX_PIXELS, Image
@@ -24,10 +26,12 @@ class Decoder:
     ----------
     settings : Settings
         Limits of the service.
+    on_decoded : callable, optional
+        Called with the seconds that decoding an upload took, also of one that is refused.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._max_pixels = settings.max_pixels
+    def __init__(self, settings: Settings, on_decoded: Callable[[float], object] | None = None) -> None:
+        self._max_pixels, self._on_decoded = settings.max_pixels, on_decoded
 
         def sandbox(function: str, max_pixels: int) -> Sandbox:
             """Return workers for images of a size."""
@@ -47,10 +51,14 @@ class Decoder:
 
     def decode(self, data: bytes) -> Image:
         """Decode the bytes of an image file to RGB; see :func:`ddsh.images.decode_image`."""
+        started = time.perf_counter()
         try:
             return self._uploads.call(data, max_pixels=self._max_pixels)
         except OverLimit as error:
             raise BrokenImage(f"decoding it {error}") from error
+        finally:
+            if self._on_decoded:
+                self._on_decoded(time.perf_counter() - started)
 
     def thumbnail(self, path: str | os.PathLike[str], side: int) -> bytes:
         """Return a JPEG thumbnail of an image file; see :func:`ddsh.images.thumbnail`."""

@@ -40,12 +40,12 @@ def retry_later(message: str) -> HTTPException:
 
 async def handle_http_exception(request: Request, error: StarletteHTTPException) -> JSONResponse:
     """Handle errors of the endpoints and of the router."""
-    message = error.detail
+    message, path = error.detail, request.scope["path"]
     if message == HTTPStatus(error.status_code).phrase:  # raised by the router
         if error.status_code == HTTPStatus.NOT_FOUND:
-            message = f"Nothing found at {request.url.path}; see /docs."
+            message = f"Nothing found at {path}; see /docs."
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"{request.url.path} does not accept {request.method}; see /docs."
+            message = f"{path} does not accept {request.method}; see /docs."
     return error_response(error.status_code, message, error.headers)
 
 

@@ -5,9 +5,10 @@ Blocking work runs in the thread pools of :class:`ServiceState`, which limit how
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from threading import Lock
@@ -19,7 +20,7 @@ from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 
-from ddsh.errors import BrokenImage, InvalidInput, UnknownName
+from ddsh.errors import BrokenImage, DdshError, InvalidInput, UnknownName
 from ddsh.images import Image, check_file, extension_of
 from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, QueryCode, SearchInfo
 from ddsh.service.decoder import Decoder
@@ -79,6 +80,8 @@ __all__ = [
     "static_file",
 ]
 
+logger = logging.getLogger(__name__)
+
 _READ_THREADS = 4
 _THUMBNAIL_THREADS = 2  # decoding a large photo takes much memory
 _MAX_WAITING_READS = 256
@@ -120,11 +123,15 @@ class ServiceState:
     def __init__(self, search: ImageSearch, settings: Settings) -> None:
         self.search, self.settings = search, settings
         self.metrics = Metrics()
-        self.decoder = Decoder(settings)
+        self.decoder = Decoder(settings, self.metrics.decoding.observe)
         self.encoding = BoundedPool(settings.workers, settings.max_waiting, settings.timeout)
         self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.changes = BoundedPool(1, _MAX_WAITING_CHANGES, settings.timeout)
+        pools = {"encoding": self.encoding, "reading": self.reading}
+        pools |= {"thumbnails": self.thumbnails, "changes": self.changes}
+        for name, pool in pools.items():
+            self.metrics.queue.labels(name).set_function(partial(getattr, pool, "n_requests"))
         self.removed = RemovedItems(search)
         self.info: ExpiringValue[SearchInfo] = ExpiringValue(search.info)
 
@@ -356,8 +363,23 @@ async def get_readiness(state: State) -> ReadyResponse:
 
 
 async def get_metrics(state: State) -> Response:
-    """Return metrics for Prometheus: requests, latencies and the number of images."""
-    state.metrics.images.set(await state.reading.run_in_slot(len, state.search))
+    """Return metrics for Prometheus: requests, latencies, queues, decoding, size and state of the index."""
+
+    def measure() -> None:
+        """Search once, and note the size of the index."""
+        metrics = state.metrics
+        try:
+            metrics.images.set(state.search.check())
+            info = state.info.get()
+        except DdshError as error:
+            logger.error("%s", error)
+            metrics.ready.set(0)
+        else:
+            metrics.ready.set(1)
+            metrics.code_bytes.set(info.n_bytes)
+            metrics.generation.set(info.generation)
+
+    await state.reading.run_in_slot(measure)
     return Response(generate_latest(state.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 from ddsh.service.error_handlers import retry_later
@@ -36,6 +37,11 @@ class BoundedPool:
         self._n_used = 0
         self._timeout = timeout
 
+    @property
+    def n_requests(self) -> int:
+        """Number of requests that are running or waiting."""
+        return self._n_used
+
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Reserve a slot, or refuse the request with status 503."""
@@ -49,7 +55,8 @@ class BoundedPool:
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in a thread and return its result; the caller holds a :meth:`slot`."""
-        future = self._threads.submit(function, *args, **kwargs)
+        context = copy_context()  # log lines of the thread have the id of the request
+        future = self._threads.submit(lambda: context.run(function, *args, **kwargs))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._timeout)
         except TimeoutError:

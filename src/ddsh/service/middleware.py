@@ -1,10 +1,11 @@
-"""ASGI middleware: host check, security headers, metrics, error responses."""
+"""ASGI middleware: host check, security headers, request ids, metrics, error responses."""
 
 import ipaddress
 import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -13,10 +14,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddsh.errors import InvalidInput
 from ddsh.service.error_handlers import error_response
+from ddsh.service.log_format import choose_request_id, request_id
 
-__all__ = ["SECURITY_HEADERS", "Metrics", "ServiceMiddleware", "allowed_hosts", "host_name", "is_loopback"]
+__all__ = [
+    "ACCESS_LOGGER",
+    "SECURITY_HEADERS",
+    "Metrics",
+    "ServiceMiddleware",
+    "allowed_hosts",
+    "host_name",
+    "is_loopback",
+]
 
 logger = logging.getLogger(__name__)
+
+ACCESS_LOGGER = "ddsh.service.access"
+"""Name of the logger of finished requests."""
+
+_access = logging.getLogger(ACCESS_LOGGER)
+_UPLOAD_ROUTES = ("/search", "/items")
 
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -56,7 +72,22 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self.decoding = Histogram(
+            "ddsh_decode_seconds",
+            "Seconds to decode an uploaded image, those that are refused included.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.rejected = Counter(
+            "ddsh_rejected_uploads", "Uploads that were refused, by HTTP status.", ("status",), registry=self.registry
+        )
+        self.queue = Gauge(
+            "ddsh_queue", "Requests that are running or waiting, by thread pool.", ("pool",), registry=self.registry
+        )
         self.images = Gauge("ddsh_images", "Images in the index.", registry=self.registry)
+        self.code_bytes = Gauge("ddsh_code_bytes", "Size of all codes in the index.", registry=self.registry)
+        self.generation = Gauge("ddsh_index_generation", "Changes of the index so far.", registry=self.registry)
+        self.ready = Gauge("ddsh_index_ready", "1 if the index can be searched, else 0.", registry=self.registry)
 
 
 class ServiceMiddleware:
@@ -85,17 +116,20 @@ class ServiceMiddleware:
             scope = {**scope, "method": "GET"}
 
         async def send_with_headers(message: Message) -> None:
-            """Record the status and add the security headers."""
+            """Record the status, and add the request id and the security headers."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message["headers"]
                 given = {name for name, _ in headers}
-                message["headers"] = [*headers, *(each for each in _DEFAULT_HEADERS if each[0] not in given)]
+                defaults = (each for each in _DEFAULT_HEADERS if each[0] not in given)
+                message["headers"] = [*headers, *defaults, (b"x-request-id", request_id.get().encode())]
             await send(message)
 
+        received = Headers(scope=scope)
+        token = request_id.set(choose_request_id(received.get("x-request-id", "")))
         try:
-            host = Headers(scope=scope).get("host", "")
+            host = received.get("host", "")
             if self._hosts is None or host_name(host) in self._hosts:
                 await self._app(scope, receive, send_with_headers)
             else:
@@ -109,8 +143,18 @@ class ServiceMiddleware:
             await error_response(500, message)(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", "none")
+            seconds = time.perf_counter() - started
             self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.latency.labels(route).observe(time.perf_counter() - started)
+            self._metrics.latency.labels(route).observe(seconds)
+            if scope["method"] == "POST" and route in _UPLOAD_ROUTES and status >= HTTPStatus.BAD_REQUEST:
+                self._metrics.rejected.labels(str(status)).inc()
+            if _access.isEnabledFor(logging.INFO):
+                client = (scope.get("client") or ("-",))[0]
+                method, path = scope["method"], scope["path"]
+                facts = {"method": method, "path": path, "route": route, "status": status, "client": client}
+                facts["seconds"] = round(seconds, 6)
+                _access.info("%s %s %r %d in %.6f s", client, method, path, status, seconds, extra=facts)
+            request_id.reset(token)
 
 
 def allowed_hosts(address: str, names: Iterable[str]) -> frozenset[str] | None:

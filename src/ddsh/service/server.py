@@ -1,6 +1,7 @@
 """The server: listening socket, index, uvicorn, and a graceful shutdown."""
 
 import errno
+import logging
 import math
 import os
 import signal
@@ -17,7 +18,7 @@ from ddsh.errors import DdshError
 from ddsh.search import ImageSearch
 from ddsh.service.app import create_app
 from ddsh.service.connections import limited_protocol
-from ddsh.service.middleware import allowed_hosts, is_loopback
+from ddsh.service.middleware import ACCESS_LOGGER, allowed_hosts, is_loopback
 from ddsh.service.settings import Settings
 
 __all__ = ["ServerInfo", "create_server", "listen", "serve"]
@@ -156,6 +157,7 @@ def create_server(app: FastAPI, settings: Settings, *, access_log: bool = False)
     access_log : bool
         Log every request.
     """
+    logging.getLogger(ACCESS_LOGGER).setLevel(logging.INFO if access_log else logging.WARNING)
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -163,8 +165,8 @@ def create_server(app: FastAPI, settings: Settings, *, access_log: bool = False)
             loop="asyncio",
             ws="none",
             log_config=None,
-            log_level="info" if access_log else "warning",
-            access_log=access_log,
+            log_level="warning",
+            access_log=False,  # the middleware logs requests, with their ids
             server_header=False,
             timeout_graceful_shutdown=math.ceil(2 * settings.timeout),
         )
