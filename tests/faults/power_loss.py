@@ -6,6 +6,7 @@ that was synced by then, and of later writes all, none, or some chosen at random
 ``verify`` and hold all changes whose call had returned.
 """
 
+import json
 import os
 import random
 import re
@@ -76,7 +77,7 @@ def work(folder: Path) -> None:
                 search.remove([search.ids(limit=1)[0]])
             else:
                 search.add(image, labels=["new"])
-            os.write(1, f"{MARK} {len(search)}\n".encode())
+            os.write(1, f"{MARK} {search.ids()}\n".encode())
         search.refresh()
 
 
@@ -192,31 +193,43 @@ def replay(before: Path, folder: Path, log: Path, n_moments: int, seed: int) -> 
     chance, lines = random.Random(seed), joined(log.read_text(errors="replace").splitlines())
     shutil.rmtree(folder)
     shutil.copytree(before, folder)
-    disk, acknowledged, n_checked = Disk(folder), -1, 0
+    disk, n_acknowledged, n_checked = Disk(folder), 0, 0
     matches = [match for match in map(_LINE.match, lines) if match and int(match[4]) >= 0]
     changing = [at for at, match in enumerate(matches) if match[2] not in ("close", "lseek", "openat", "fcntl", "dup")]
     moments = set(chance.sample(changing, min(n_moments, len(changing))))
-    mark = MARK.encode().hex()
+    with ImageSearch.open(before) as search:
+        states = [search.ids()]
+    states += [_acknowledged(match) for match in matches if _is_mark(match)]
     for at, match in enumerate(matches):
         disk.call(match[2], match[3], int(match[4]))
-        written = match[3].replace("\\x", "")
-        if match[2] == "write" and mark in written:
-            acknowledged = int(bytes.fromhex(_TEXT.findall(match[3])[0].replace("\\x", "")).split()[1])
+        n_acknowledged += _is_mark(match)
         if at in moments:
+            allowed = states[n_acknowledged : n_acknowledged + 2]
             for keep in (0.0, 0.5, 1.0):
                 with tempfile.TemporaryDirectory() as found:
                     disk.after_failure(Path(found) / "index", keep, chance)
-                    check(Path(found) / "index", acknowledged, f"call {at} ({match[2]}), {keep:.0%} of unsynced writes")
+                    check(Path(found) / "index", allowed, f"call {at} ({match[2]}), {keep:.0%} of unsynced writes")
                 n_checked += 1
     return n_checked
 
 
-def check(folder: Path, acknowledged: int, moment: str) -> None:
-    """Open a folder and see that it is whole; at most one call was under way."""
+def _is_mark(match: re.Match[str]) -> bool:
+    """Return whether a call writes the line after a change."""
+    return match[2] == "write" and MARK.encode().hex() in match[3].replace("\\x", "")
+
+
+def _acknowledged(match: re.Match[str]) -> list[int]:
+    """Return the ids in the line after a change."""
+    line = bytes.fromhex(_TEXT.findall(match[3])[0].replace("\\x", "")).decode()
+    return json.loads(line.removeprefix(MARK))
+
+
+def check(folder: Path, allowed: list[list[int]], moment: str) -> None:
+    """Open a folder and see that it is whole: it has the acknowledged changes, and at most the one under way."""
     with ImageSearch.open(folder) as search:
         problems = search.verify()
         assert not problems, (moment, problems)
-        assert acknowledged < 0 or abs(len(search) - acknowledged) <= 1, (moment, len(search), acknowledged)
+        assert search.ids() in allowed, (moment, search.ids(), allowed)
         assert len(search.query(search.ids(limit=1)[0], k=100)) == len(search), moment
 
 
