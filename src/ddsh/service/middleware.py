@@ -1,4 +1,4 @@
-"""ASGI middleware: host check, security headers, request ids, metrics, error responses."""
+"""ASGI middleware: host check, headers, request ids, metrics, errors."""
 
 import ipaddress
 import logging
