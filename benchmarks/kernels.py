@@ -281,7 +281,7 @@ def make_tables(content: dict[str, Any]) -> str:
     cells: dict[str, dict[int, str]] = {}
     for row in content["rows"]:
         if "ratio" in row:
-            asked = "" if row["target"] is None else f", asked {row['target']}"
+            asked = "" if row["target"] is None else f", target {row['target']}"
             text = f"{row['ms']:.3f} ms, faiss {row['faiss_ms']:.2f} ms: **{row['ratio']:.1f} x**{asked}"
         elif "limit" in row:
             text = f"**{row['value']:.2f}**, at most {row['limit']:g}"
