@@ -43,13 +43,14 @@ def test_few_images_are_never_sure():
         assert curve.at(np.array([1]))[0] == pytest.approx((n_queries + 1) / (n_queries + 2), abs=1e-4)
 
 
-def test_the_reach_of_a_share_is_the_last_distance_that_has_it(pairs):
-    curve = SimilarityCurve.fit(*pairs)
-    for share in (0.9, 0.5, 0.1):
-        reach = curve.reach(share)
-        assert curve.at(np.array([reach]))[0] >= share > curve.at(np.array([reach + 1]))[0]
-    assert curve.reach(1.1) == -1
-    assert curve.reach(0) > 1000
+def test_the_reach_of_a_similarity_is_the_last_distance_that_has_it_as_shown(pairs):
+    curve = SimilarityCurve.fit(*pairs, n_queries=29)
+    found = Calibration(meaning="labels", n_queries=29, curves={"look": curve}, unfamiliar=None, familiar=None)
+    shown = found.similarity("look", np.arange(curve.distances[-1] + 1))
+    for similarity in shown[shown > shown[-1]]:  # rounded, so that it may be more than the share itself
+        assert found.reach("look", similarity) == np.flatnonzero(shown >= similarity)[-1]
+    assert found.reach("look", 110) == -1
+    assert found.reach("look", 0) > 1000
 
 
 @pytest.mark.parametrize(

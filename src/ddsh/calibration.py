@@ -102,13 +102,6 @@ class SimilarityCurve(BaseModel):
         shares: NDArray[np.float64] = np.interp(distances, self.distances, self.shares)
         return shares
 
-    def reach(self, share: float) -> int:
-        """Return the largest distance with a share, -1 if there is none; the last knot reaches any distance."""
-        if self.shares[-1] >= share:
-            return np.iinfo(np.int32).max
-        everywhere = np.arange(self.distances[-1] + 1)
-        return int(np.count_nonzero(self.at(everywhere) >= share)) - 1
-
 
 class Calibration(BaseModel):
     """What distances mean, learned from pairs of images that are known to be relevant or not.
@@ -205,9 +198,10 @@ class Calibration(BaseModel):
 
     def reach(self, by: By, least: float, weight: float = 1.0) -> int:
         """Return the largest distance whose similarity is at least `least` per cent, -1 if there is none."""
-        if not weight:
-            return -1 if least else self.curves[by].reach(0)
-        return self.curves[by].reach(least / 100 / weight)
+        last = self.curves[by].distances[-1]
+        similar = self.similarity(by, np.arange(last + 1), weight) >= least
+        # The last knot of the curve holds for every larger distance.
+        return np.iinfo(np.int32).max if similar[-1] else int(np.count_nonzero(similar)) - 1
 
     def weight(self, familiarity: float) -> float:
         """Return the factor of all similarities of a query: 1, or less down to 0 for an unfamiliar image."""

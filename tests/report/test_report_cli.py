@@ -32,7 +32,7 @@ def test_a_report_is_written_and_problems_go_to_standard_error(ddsh, put, tmp_pa
     assert len(lines) == 2
     assert "broken.json is damaged" in lines[0]
     assert lines[1] == "ddsh: map-cifar10: lsh at 12 bits: seed 1 missing."
-    assert {path.name for path in (tmp_path / "here").iterdir()} == {"index.html", "figures"}
+    assert {path.name for path in (tmp_path / "here").iterdir()} == {"index.html", "figures", ".figures.json"}
     assert [path.name for path in (tmp_path / "here" / "figures").iterdir()] == ["map-cifar10-cost.svg"]
 
 
