@@ -402,8 +402,8 @@ class DDSHMAC(DDSH):
     """DDSH with auxiliary coordinates (the paper's variant DDSH-MAC).
 
     Minimises L_COSDISH(B) + lambda ||B - tanh F(X)||^2: the codes of all images are learned from the similarities and
-    pulled towards the outputs; the network is trained to predict the codes. The preset ``tuned`` has mini-batches of
-    128 images, which scored better on validation; everything else is as in DDSH.
+    pulled towards the outputs; the network is trained to predict the codes, so `ridge` has no effect. The preset
+    ``tuned`` has mini-batches of 128 images, which scored better on validation; everything else is as in DDSH.
 
     Parameters
     ----------
