@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.methods import METHODS, get_method
+from ddsh.methods._extensions import CNN
 from ddsh.methods.base import Hasher, MethodCard
 from ddsh.methods.training import Training
 from ddsh.model import Model
@@ -20,6 +21,8 @@ def make(name, n_bits=12):
     if method.card.inputs == "features":
         return method(n_bits=n_bits)
     training = Training(epochs=2, learning_rate=0.1, batch_size=32)
+    if "extension" in method().get_params():
+        return method(n_bits=n_bits, extension=CNN("small-grey", training))
     fewer = {"n_omega": 20} if "n_omega" in method().get_params() else {}
     return method(n_bits=n_bits, backbone="small-grey", training=training, **fewer)
 

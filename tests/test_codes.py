@@ -161,3 +161,13 @@ def test_a_file_without_codes_is_refused(tmp_path, kind, message):
     with pytest.raises(ArtefactError, match=message) as caught:
         BinaryCodes.load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_first_bits_are_a_shorter_code(rng):
+    bits = rng.integers(0, 2, (5, 20))
+    codes = BinaryCodes.from_bits(bits)
+    assert codes.first(7) == BinaryCodes.from_bits(bits[:, :7])
+    assert codes.first(20) == codes
+    for n_bits in (0, 21):
+        with pytest.raises(InvalidInput, match="1 to 20 first bits"):
+            codes.first(n_bits)

@@ -127,3 +127,10 @@ def test_the_repr_has_the_sizes():
 def test_a_matrix_of_pairs_must_be_square():
     with pytest.raises(InvalidInput, match=r"square; got \(2, 3\)"):
         PairLabels(sparse.csr_array(np.ones((2, 3))))
+
+
+def test_shared_labels_are_counted():
+    several = as_labels(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]]))
+    assert several.n_shared(several).tolist() == [[2, 2, 0], [2, 3, 1], [0, 1, 1]]
+    single = as_labels([0, 1, 0])
+    assert single.n_shared(single).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]

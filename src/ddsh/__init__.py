@@ -15,15 +15,28 @@ if TYPE_CHECKING:
     from ddsh.evaluation.evaluator import evaluate
     from ddsh.evaluation.result import Result
     from ddsh.evaluation.scores import Scores, score
+    from ddsh.methods.adsh import ADSH
+    from ddsh.methods.affhash import AFFHash
     from ddsh.methods.agh import AGH
     from ddsh.methods.base import Hasher
+    from ddsh.methods.bihalf import BiHalf
+    from ddsh.methods.cibhash import CIBHash
+    from ddsh.methods.cnnh import CNNH
     from ddsh.methods.cosdish import COSDISH
+    from ddsh.methods.csq import CSQ
     from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
     from ddsh.methods.dgh import DGH
     from ddsh.methods.dhn import DHN
+    from ddsh.methods.dpn import DPN
     from ddsh.methods.dpsh import DPSH
+    from ddsh.methods.dsch import DSCH
+    from ddsh.methods.dsdh import DSDH
     from ddsh.methods.dsh import DSH
+    from ddsh.methods.dsrh import DSRH
+    from ddsh.methods.dtsh import DTSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.greedyhash import GreedyHash
+    from ddsh.methods.hashnet import HashNet
     from ddsh.methods.imh import IMH
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
@@ -31,6 +44,9 @@ if TYPE_CHECKING:
     from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
     from ddsh.methods.lsh import LSH
+    from ddsh.methods.nhl import NHL
+    from ddsh.methods.ninh import NINH
+    from ddsh.methods.orthohash import OrthoHash
     from ddsh.methods.sdh import SDH
     from ddsh.methods.semantic_hashing import SemanticHashing
     from ddsh.methods.sh import SH
@@ -43,36 +59,52 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "ADSH",
     "AGH",
+    "CNNH",
     "COSDISH",
+    "CSQ",
     "DDSH",
     "DDSH0",
     "DDSHMAC",
     "DGH",
     "DHN",
+    "DPN",
     "DPSH",
+    "DSCH",
+    "DSDH",
     "DSH",
+    "DSRH",
+    "DTSH",
     "IMH",
     "ITQ",
     "KLSH",
     "KSH",
     "LFH",
     "LSH",
+    "NHL",
+    "NINH",
     "SDH",
     "SH",
     "SPH",
     "STH",
     "TSH",
+    "AFFHash",
     "Backbone",
+    "BiHalf",
     "BinaryCodes",
+    "CIBHash",
     "Dataset",
     "DdshError",
     "FastH",
+    "GreedyHash",
+    "HashNet",
     "Hasher",
     "ImageSearch",
     "IsoHash",
     "MissingExtra",
     "Model",
+    "OrthoHash",
     "Protocol",
     "Result",
     "Scores",
@@ -118,15 +150,28 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "evaluation.evaluator": ["evaluate"],
             "evaluation.result": ["Result"],
             "evaluation.scores": ["Scores", "score"],
+            "methods.adsh": ["ADSH"],
+            "methods.affhash": ["AFFHash"],
             "methods.agh": ["AGH"],
             "methods.base": ["Hasher"],
+            "methods.bihalf": ["BiHalf"],
+            "methods.cibhash": ["CIBHash"],
+            "methods.cnnh": ["CNNH"],
             "methods.cosdish": ["COSDISH"],
+            "methods.csq": ["CSQ"],
             "methods.ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
             "methods.dgh": ["DGH"],
             "methods.dhn": ["DHN"],
+            "methods.dpn": ["DPN"],
             "methods.dpsh": ["DPSH"],
+            "methods.dsch": ["DSCH"],
+            "methods.dsdh": ["DSDH"],
             "methods.dsh": ["DSH"],
+            "methods.dsrh": ["DSRH"],
+            "methods.dtsh": ["DTSH"],
             "methods.fasth": ["FastH"],
+            "methods.greedyhash": ["GreedyHash"],
+            "methods.hashnet": ["HashNet"],
             "methods.imh": ["IMH"],
             "methods.isohash": ["IsoHash"],
             "methods.itq": ["ITQ"],
@@ -134,6 +179,9 @@ if not TYPE_CHECKING:  # a type checker sees the names above and no others
             "methods.ksh": ["KSH"],
             "methods.lfh": ["LFH"],
             "methods.lsh": ["LSH"],
+            "methods.nhl": ["NHL"],
+            "methods.ninh": ["NINH"],
+            "methods.orthohash": ["OrthoHash"],
             "methods.sdh": ["SDH"],
             "methods.semantic_hashing": ["SemanticHashing"],
             "methods.sh": ["SH"],

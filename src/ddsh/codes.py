@@ -107,6 +107,12 @@ class BinaryCodes:
         """Return the codes as a matrix of zeros and ones, shape (n, n_bits)."""
         return np.unpackbits(self.packed, axis=1, count=self.n_bits, bitorder="little")
 
+    def first(self, n_bits: int) -> Self:
+        """Return the first bits of each code, for codes whose prefixes are codes."""
+        if not 1 <= n_bits <= self.n_bits:
+            raise InvalidInput(f"Codes of {self.n_bits} bits have 1 to {self.n_bits} first bits; got {n_bits}.")
+        return type(self).from_bits(self.bits()[:, :n_bits])
+
     def signs(self) -> NDArray[np.int8]:
         """Return the codes as a matrix of -1 and +1, shape (n, n_bits)."""
         return (2 * self.bits().astype(np.int8) - 1).astype(np.int8)

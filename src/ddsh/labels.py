@@ -63,6 +63,10 @@ class Labels(ABC):
         """
         return self.similar(other).astype(np.float64)
 
+    def n_shared(self, other: "Labels") -> NDArray[np.int64]:
+        """Return the number of labels that each pair shares."""
+        return self.similar(other).astype(np.int64)
+
     @abstractmethod
     def distinct(self) -> tuple[Self, NDArray[np.intp]]:
         """Return the distinct label sets, and the position of each row's set among them."""
@@ -166,16 +170,19 @@ class MultiLabels(Labels):
 
     def similar(self, other: Labels) -> NDArray[np.bool_]:
         """Return whether each pair shares at least one class."""
+        return self.n_shared(other) > 0
+
+    def n_shared(self, other: Labels) -> NDArray[np.int64]:
+        """Return the number of classes that each pair shares."""
         if not isinstance(other, MultiLabels) or self.matrix.shape[1] != other.matrix.shape[1]:
             raise InvalidInput(_MIXED)
         shared: NDArray[Any] = (self.matrix @ other.matrix.T).toarray()
-        return shared > 0
+        return shared
 
     def overlap(self, other: Labels, kind: Overlap) -> NDArray[np.float64]:
         """Return how much of their labels each pair shares; see :meth:`Labels.overlap`."""
-        if not isinstance(other, MultiLabels) or self.matrix.shape[1] != other.matrix.shape[1]:
-            raise InvalidInput(_MIXED)
-        shared = (self.matrix @ other.matrix.T).toarray().astype(np.float64)
+        shared = self.n_shared(other).astype(np.float64)
+        assert isinstance(other, MultiLabels), "n_shared has refused others"
         mine, theirs = np.diff(self.matrix.indptr)[:, None], np.diff(other.matrix.indptr)[None, :]
         whole = np.sqrt(mine * theirs) if kind == "cosine" else mine + theirs - shared
         grades: NDArray[np.float64] = shared / np.maximum(whole, 1)

@@ -6,15 +6,28 @@ if TYPE_CHECKING:
     from ddsh.methods._deep import DeepHasher
     from ddsh.methods._distributed import joined
     from ddsh.methods._two_step import TwoStepHasher
+    from ddsh.methods.adsh import ADSH
+    from ddsh.methods.affhash import AFFHash
     from ddsh.methods.agh import AGH
     from ddsh.methods.base import Hasher, MethodCard
+    from ddsh.methods.bihalf import BiHalf
+    from ddsh.methods.cibhash import CIBHash
+    from ddsh.methods.cnnh import CNNH
     from ddsh.methods.cosdish import COSDISH
+    from ddsh.methods.csq import CSQ
     from ddsh.methods.ddsh import DDSH, DDSH0, DDSHMAC
     from ddsh.methods.dgh import DGH
     from ddsh.methods.dhn import DHN
+    from ddsh.methods.dpn import DPN
     from ddsh.methods.dpsh import DPSH
+    from ddsh.methods.dsch import DSCH
+    from ddsh.methods.dsdh import DSDH
     from ddsh.methods.dsh import DSH
+    from ddsh.methods.dsrh import DSRH
+    from ddsh.methods.dtsh import DTSH
     from ddsh.methods.fasth import FastH
+    from ddsh.methods.greedyhash import GreedyHash
+    from ddsh.methods.hashnet import HashNet
     from ddsh.methods.imh import IMH
     from ddsh.methods.isohash import IsoHash
     from ddsh.methods.itq import ITQ
@@ -23,6 +36,9 @@ if TYPE_CHECKING:
     from ddsh.methods.lfh import LFH
     from ddsh.methods.losses import L2Loss, LogisticLoss, PairLoss
     from ddsh.methods.lsh import LSH
+    from ddsh.methods.nhl import NHL
+    from ddsh.methods.ninh import NINH
+    from ddsh.methods.orthohash import OrthoHash
     from ddsh.methods.registry import METHODS, get_method, method_names
     from ddsh.methods.sdh import SDH
     from ddsh.methods.semantic_hashing import SemanticHashing
@@ -40,15 +56,28 @@ else:
             "_deep": ["DeepHasher"],
             "_distributed": ["joined"],
             "_two_step": ["TwoStepHasher"],
+            "adsh": ["ADSH"],
+            "affhash": ["AFFHash"],
             "agh": ["AGH"],
             "base": ["Hasher", "MethodCard"],
+            "bihalf": ["BiHalf"],
+            "cibhash": ["CIBHash"],
+            "cnnh": ["CNNH"],
             "cosdish": ["COSDISH"],
+            "csq": ["CSQ"],
             "ddsh": ["DDSH", "DDSH0", "DDSHMAC"],
             "dgh": ["DGH"],
             "dhn": ["DHN"],
+            "dpn": ["DPN"],
             "dpsh": ["DPSH"],
+            "dsch": ["DSCH"],
+            "dsdh": ["DSDH"],
             "dsh": ["DSH"],
+            "dsrh": ["DSRH"],
+            "dtsh": ["DTSH"],
             "fasth": ["FastH"],
+            "greedyhash": ["GreedyHash"],
+            "hashnet": ["HashNet"],
             "imh": ["IMH"],
             "isohash": ["IsoHash"],
             "itq": ["ITQ"],
@@ -57,6 +86,9 @@ else:
             "lfh": ["LFH"],
             "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
             "lsh": ["LSH"],
+            "nhl": ["NHL"],
+            "ninh": ["NINH"],
+            "orthohash": ["OrthoHash"],
             "registry": ["METHODS", "get_method", "method_names"],
             "sdh": ["SDH"],
             "semantic_hashing": ["SemanticHashing"],
@@ -69,15 +101,23 @@ else:
     )
 
 __all__ = [
+    "ADSH",
     "AGH",
+    "CNNH",
     "COSDISH",
+    "CSQ",
     "DDSH",
     "DDSH0",
     "DDSHMAC",
     "DGH",
     "DHN",
+    "DPN",
     "DPSH",
+    "DSCH",
+    "DSDH",
     "DSH",
+    "DSRH",
+    "DTSH",
     "IMH",
     "ITQ",
     "KLSH",
@@ -85,18 +125,26 @@ __all__ = [
     "LFH",
     "LSH",
     "METHODS",
+    "NHL",
+    "NINH",
     "SDH",
     "SH",
     "SPH",
     "STH",
     "TSH",
+    "AFFHash",
+    "BiHalf",
+    "CIBHash",
     "DeepHasher",
     "FastH",
+    "GreedyHash",
+    "HashNet",
     "Hasher",
     "IsoHash",
     "L2Loss",
     "LogisticLoss",
     "MethodCard",
+    "OrthoHash",
     "PairLoss",
     "SemanticHashing",
     "Training",

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddsh.backbones.base import Backbone
 from ddsh.backbones.frozen import CHUNK, FrozenLayers, check_n_stages, from_channels_last
@@ -21,7 +21,7 @@ from ddsh.backbones.network import HashNetwork, choose_device
 from ddsh.backbones.weights import fingerprint
 from ddsh.errors import InvalidInput
 from ddsh.images import Images, as_images
-from ddsh.labels import Labels, LabelsLike
+from ddsh.labels import Labels, LabelsLike, SingleLabels
 from ddsh.methods._batches import Batches, FrozenBatches, ImageBatches, PreparedImages
 from ddsh.methods._checkpoints import Checkpoints
 from ddsh.methods._loop import TrainingLoop
@@ -36,8 +36,8 @@ Rows: TypeAlias = NDArray[np.int64]
 class DeepHasher(Hasher):
     """A method that trains a network end to end.
 
-    Subclasses implement :meth:`_loss` and, where needed, :meth:`_begin_fit`, :meth:`_begin_epoch` and
-    :meth:`_after_batch`; state that they keep between mini-batches is saved with :meth:`_state` and :meth:`_restore`.
+    Subclasses implement :meth:`_loss` and, where needed, :meth:`_begin_fit`, :meth:`_begin_epoch`, :meth:`_after_batch`
+    and :meth:`_end_fit`; state that they keep between mini-batches is saved with :meth:`_state` and :meth:`_restore`.
 
     Parameters
     ----------
@@ -62,6 +62,17 @@ class DeepHasher(Hasher):
     """Default training schedule of the method."""
     needs_whole_batch: ClassVar[bool] = False
     """Whether the loss is on pairs within a mini-batch, so that distributed processes need all of its outputs."""
+    loss_weights: ClassVar[tuple[str, ...]] = ()
+    """Parameters that weigh terms of the loss: 0 or more, and varied by ``ddsh tune``."""
+    n_views: ClassVar[int] = 1
+    """Augmented views of each image in a mini-batch; `_loss` gets its rows once per view, one view after another."""
+    needs_features: ClassVar[bool] = False
+    """Whether the loss uses the features of the images before training, :attr:`_features_before`."""
+    _features_before: NDArray[np.float32]
+    _progress: float = 0.0
+    """Fraction of the training that is done."""
+    _helper: nn.Module | None = None
+    """Module that is trained with the network and dropped afterwards, such as a classifier."""
     _folded: tuple[HashNetwork, HashNetwork] | None = None
 
     def __init__(
@@ -108,7 +119,8 @@ class DeepHasher(Hasher):
         self._check_parameters()
         images = as_images(X)
         labels = self._check_labels(images, y)
-        assert labels is not None, "deep methods are supervised"
+        if labels is None:
+            labels = SingleLabels(np.zeros(len(images), np.int64), missing=0)
         backbone = Backbone.of(self.backbone)
         network = HashNetwork(backbone.build(seed=self.seed), self.n_bits, self.seed)
         self.model_ = network.to(choose_device(backbone.device))
@@ -122,8 +134,12 @@ class DeepHasher(Hasher):
             raise InvalidInput(f"Frozen stages see each image once: n_frozen={n_frozen} needs crop=0.")
         else:
             batches = FrozenBatches(images, self._frozen_layers(), flip=schedule.flip)
-        if schedule.standardise:
-            self.model_.standardise(self._features(batches, len(images)))
+        if schedule.standardise or self.needs_features:
+            features = self._features(batches, len(images))
+            if self.needs_features:
+                self._features_before = features.cpu().numpy()
+            if schedule.standardise:
+                self.model_.standardise(features)
         self._begin_fit(labels)
         loop = TrainingLoop(self, batches, on_step, on_epoch)
         store = None
@@ -132,6 +148,7 @@ class DeepHasher(Hasher):
             if not resume:
                 store.require_none()
         loop.run(store)
+        self._end_fit()
         self.model_.absorb_standardisation()
         self._folded = None
         self.history_: list[dict[str, Any]] = loop.history
@@ -148,8 +165,9 @@ class DeepHasher(Hasher):
         return Backbone.of(self.backbone)
 
     def search_space(self, labels: Labels) -> dict[str, SearchRange]:
-        """Return the parameters that ``ddsh tune`` varies: those of the training schedule."""
-        return {f"training.{name}": factor for name, factor in SEARCHED.items()}
+        """Return the parameters that ``ddsh tune`` varies: those of the training schedule, and weights of the loss."""
+        schedule = {f"training.{name}": factor for name, factor in SEARCHED.items()}
+        return schedule | dict.fromkeys(self.loss_weights, 10.0)
 
     def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
         """Return a copy with a schedule for few images; see :meth:`Hasher.adapted`."""
@@ -175,6 +193,12 @@ class DeepHasher(Hasher):
                     parts.append(network(torch.from_numpy(inputs).to(device)))
         return torch.cat(parts)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in self.loss_weights:
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name} must be 0 or more; got {getattr(self, name)}.")
+
     @abstractmethod
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return the mean loss of a mini-batch from the network's outputs, shape (n, n_bits)."""
@@ -196,6 +220,9 @@ class DeepHasher(Hasher):
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
         """Update the state with the outputs of a mini-batch."""
+
+    def _end_fit(self) -> None:
+        """Finish a training run; the network may still be changed."""
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """Return the state that a checkpoint must hold."""

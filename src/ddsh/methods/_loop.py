@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddsh.backbones.frozen import from_channels_last
 from ddsh.errors import ArtefactError, Diverged, InvalidInput
@@ -52,11 +52,14 @@ class TrainingLoop:
         self.schedule = method._schedule()
         self.model = method.model_
         self.device = self.model.head.weight.device
+        helper = method._helper
+        self.trained: nn.Module = self.model if helper is None else nn.ModuleList([self.model, helper.to(self.device)])
         stages = self.model.backbone.stages()
         for stage in stages[: self.n_frozen]:
             stage.requires_grad_(False)
         learning = [parameter for stage in stages[self.n_frozen :] for parameter in stage.parameters()]
-        groups = [{"params": list(self.model.head.parameters()), "factor": self.schedule.head_factor}]
+        top = list(self.model.head.parameters()) + ([] if helper is None else list(helper.parameters()))
+        groups = [{"params": top, "factor": self.schedule.head_factor}]
         if learning:
             groups.insert(0, {"params": learning, "factor": 1.0})
         self.optimiser = torch.optim.SGD(
@@ -121,7 +124,9 @@ class TrainingLoop:
 
     def _train_batch(self, number: int, place: int, n_batches: int, batch: "Rows") -> float:
         """Take one step of gradient descent on a mini-batch; return its loss."""
-        rate = self.schedule.rate((number + place / n_batches) / self.schedule.epochs)
+        self.method._progress = (number + place / n_batches) / self.schedule.epochs
+        rate = self.schedule.rate(self.method._progress)
+        batch = np.tile(batch, self.method.n_views)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         mine = my_share(batch)
@@ -137,7 +142,7 @@ class TrainingLoop:
         loss = loss * (len(mine) / len(batch))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        add_gradients(self.model)
+        add_gradients(self.trained)
         self.optimiser.step()
         everything = gather_rows(torch.cat([outputs.detach(), loss.detach().expand(len(mine), 1)], 1), len(batch))
         values = everything.cpu().numpy()
@@ -153,6 +158,9 @@ class TrainingLoop:
                 momentum = self.optimiser.state.get(parameter, {}).get("momentum_buffer")
                 if momentum is not None:
                     tensors[f"momentum.{place}"] = momentum.cpu().numpy()
+            if self.method._helper is not None:
+                weights = self.method._helper.state_dict()
+                tensors |= {f"helper.{name}": tensor.cpu().numpy() for name, tensor in weights.items()}
             tensors |= {f"method.{name}": array for name, array in self.method._state().items()}
             facts = {"history": self.history, "done": n_done, "epoch_loss": self.epoch_loss}
             facts["n_threads"] = torch.get_num_threads()
@@ -174,12 +182,14 @@ class TrainingLoop:
                 f"The training began with {n_threads} threads, and there are {torch.get_num_threads()} now, which would"
                 f" give other codes; resume it with --threads {n_threads}, or OMP_NUM_THREADS={n_threads}."
             )
-        parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "momentum": {}, "method": {}}
+        parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "helper": {}, "momentum": {}, "method": {}}
         for name, array in checkpoint.tensors.items():
             kind, _, rest = name.partition(".")
             if kind in parts:
                 parts[kind][rest] = array
         self.model.load_state_dict({name: torch.from_numpy(array) for name, array in parts["model"].items()})
+        if self.method._helper is not None:
+            self.method._helper.load_state_dict({name: torch.from_numpy(a) for name, a in parts["helper"].items()})
         parameters = self._parameters()
         for place, array in parts["momentum"].items():
             parameter = parameters[int(place)]

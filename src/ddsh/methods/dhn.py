@@ -5,10 +5,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
-from ddsh.labels import Labels
+from ddsh.methods._batch_terms import log_cosh, similar_pairs
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard, SearchRange
+from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
 __all__ = ["DHN"]
@@ -58,6 +57,7 @@ class DHN(DeepHasher):
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps.
     default_training = Training(epochs=12, learning_rate=2e-3, final_lr=2e-5, batch_size=32, momentum=0.9, flip=True)
     needs_whole_batch = True
+    loss_weights = ("quantisation",)
 
     def __init__(
         self,
@@ -71,18 +71,8 @@ class DHN(DeepHasher):
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.quantisation = quantisation
 
-    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
-        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
-        return super().search_space(labels) | {"quantisation": 10.0}
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.quantisation >= 0:
-            raise InvalidInput(f"quantisation must be 0 or more; got {self.quantisation}.")
-
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
-        labels = self._labels.take(rows)
-        similar = torch.from_numpy(labels.similar(labels)).to(outputs)
+        similar = similar_pairs(self._labels, rows, outputs).to(outputs)
         z = torch.tanh(outputs)
         pairs = functional.binary_cross_entropy_with_logits(z @ z.T, similar)
-        return pairs + self.quantisation * torch.log(torch.cosh(z.abs() - 1)).sum(1).mean()
+        return pairs + self.quantisation * log_cosh(z.abs() - 1).sum(1).mean()

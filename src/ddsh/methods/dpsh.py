@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
+from ddsh.methods._batch_terms import signs
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard, SearchRange
+from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
 __all__ = ["DPSH"]
@@ -65,6 +65,7 @@ class DPSH(DeepHasher):
     # Chosen on validation (experiments/choose-cifar10.toml): many small steps; momentum lets the outputs collapse.
     default_training = Training(epochs=12, learning_rate=0.3, final_lr=3e-3, batch_size=32, flip=True)
     needs_whole_batch = True
+    loss_weights = ("eta",)
 
     def __init__(
         self,
@@ -78,15 +79,6 @@ class DPSH(DeepHasher):
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.eta = eta
 
-    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
-        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
-        return super().search_space(labels) | {"eta": 10.0}
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.eta >= 0:
-            raise InvalidInput(f"eta must be 0 or more; got {self.eta}.")
-
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
         # Zeros have no effect on the loss: an image counts once it has been seen.
@@ -97,10 +89,14 @@ class DPSH(DeepHasher):
         U = torch.from_numpy(self._U).to(outputs, copy=True)
         U[rows] = outputs.detach()
         theta = outputs @ U.T / 2
-        signs = torch.where(outputs > 0, 1.0, -1.0)
+        codes = self._codes(outputs, rows)
         # Eq. (4), divided by 2 n^2; its gradient is Eq. (7).
         pairs = functional.binary_cross_entropy_with_logits(theta, similar)
-        return pairs + self.eta / (2 * len(U)) * (signs - outputs).square().sum(1).mean()
+        return pairs + self.eta / (2 * len(U)) * (codes - outputs).square().sum(1).mean()
+
+    def _codes(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """Return the codes that the outputs are pulled towards."""
+        return signs(outputs)
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
         self._U[rows] = outputs

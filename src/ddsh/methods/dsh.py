@@ -5,10 +5,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
-from ddsh.labels import Labels
+from ddsh.methods._batch_terms import similar_pairs
 from ddsh.methods._deep import DeepHasher, Rows
-from ddsh.methods.base import MethodCard, SearchRange
+from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
 
 __all__ = ["DSH"]
@@ -59,6 +58,7 @@ class DSH(DeepHasher):
     # Chosen on validation (experiments/choose-cifar10.toml).
     default_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
+    loss_weights = ("quantisation",)
 
     def __init__(
         self,
@@ -74,18 +74,8 @@ class DSH(DeepHasher):
         self.quantisation = quantisation
         self.per_bit = per_bit
 
-    def search_space(self, labels: Labels) -> dict[str, SearchRange]:
-        """Return the parameters that ``ddsh tune`` varies: the weight of quantisation, too."""
-        return super().search_space(labels) | {"quantisation": 10.0}
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.quantisation >= 0:
-            raise InvalidInput(f"quantisation must be 0 or more; got {self.quantisation}.")
-
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
-        labels = self._labels.take(rows)
-        similar = torch.from_numpy(labels.similar(labels)).to(outputs.device)
+        similar = similar_pairs(self._labels, rows, outputs)
         norms = outputs.square().sum(1)
         squared = norms[:, None] + norms - 2 * outputs @ outputs.T
         pairs = torch.where(similar, squared, functional.relu(2 * self.n_bits - squared)) / 2

@@ -2,21 +2,21 @@
 
 # ruff: noqa: N803 -- arguments carry the paper's letters
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from ddsh.errors import InvalidInput
-from ddsh.labels import Labels, PairLabels
+from ddsh.labels import Labels
+from ddsh.methods._classes import ClassMatrix, class_matrix
 from ddsh.methods._kernels import choose_anchors, kernel_map, kernel_product, rbf_width
 from ddsh.methods.base import Hasher, MethodCard, Outputs
 
 __all__ = ["SDH"]
 
 _Floats: TypeAlias = NDArray[np.float64]
-_Targets: TypeAlias = "sparse.csc_array[Any]"
 
 
 class SDH(Hasher):
@@ -111,7 +111,7 @@ class SDH(Hasher):
 
     def _fit(self, features: _Floats, labels: Labels | None) -> None:
         assert labels is not None, "SDH is supervised"
-        targets = _targets(labels)
+        targets = class_matrix(labels, "sdh")
         rng = np.random.Generator(np.random.PCG64(self.seed))
         self.anchors_ = choose_anchors(features, self.n_anchors, rng)
         self.width_ = rbf_width(features, self.anchors_)
@@ -156,7 +156,7 @@ class KernelMachine:
         return fitted
 
 
-def fit_classifier(B: _Floats, targets: _Targets, ridge: float) -> _Floats:
+def fit_classifier(B: _Floats, targets: ClassMatrix, ridge: float) -> _Floats:
     """Return W, shape (n_bits, n_classes), that minimises |Y - BW|^2 + ridge |W|^2."""
     W: _Floats = linalg.solve(B.T @ B + ridge * np.eye(B.shape[1]), (targets.T @ B).T, assume_a="pos")
     return W
@@ -198,20 +198,3 @@ def best_bit(B: _Floats, pull: _Floats, coupling: _Floats, bit: int) -> _Floats:
     rest[bit] = 0
     linear = pull[:, bit] - B @ rest
     return np.where(linear == 0, B[:, bit], np.sign(linear))
-
-
-def _targets(labels: Labels) -> _Targets:
-    """Return the labels as a 0/1 matrix (n, n_classes), or raise."""
-    if isinstance(labels, PairLabels):
-        raise InvalidInput(
-            "sdh learns from classes, and pairs have none. Give a label per item or a 0/1 matrix, or use a method that "
-            "takes pairs, such as ddsh."
-        )
-    if len(labels.distinct()[0]) < 2:
-        raise InvalidInput(
-            f"sdh needs at least two classes, but all {len(labels)} items have the same labels (one class only?)."
-        )
-    carriers = [np.flatnonzero(labels.having(label)) for label in labels.classes()]
-    starts = np.cumsum([0, *map(len, carriers)])
-    shape = len(labels), len(carriers)
-    return sparse.csc_array((np.ones(starts[-1]), np.concatenate(carriers), starts), shape=shape)
