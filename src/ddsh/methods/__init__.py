@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddsh.methods.klsh import KLSH
     from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
-    from ddsh.methods.losses import L2Loss, LogisticLoss, PairLoss
+    from ddsh.methods.losses import HingeLoss, L2Loss, LogisticLoss, PairLoss
     from ddsh.methods.lsh import LSH
     from ddsh.methods.nhl import NHL
     from ddsh.methods.ninh import NINH
@@ -84,7 +84,7 @@ else:
             "klsh": ["KLSH"],
             "ksh": ["KSH"],
             "lfh": ["LFH"],
-            "losses": ["L2Loss", "LogisticLoss", "PairLoss"],
+            "losses": ["HingeLoss", "L2Loss", "LogisticLoss", "PairLoss"],
             "lsh": ["LSH"],
             "nhl": ["NHL"],
             "ninh": ["NINH"],
@@ -140,6 +140,7 @@ __all__ = [
     "GreedyHash",
     "HashNet",
     "Hasher",
+    "HingeLoss",
     "IsoHash",
     "L2Loss",
     "LogisticLoss",

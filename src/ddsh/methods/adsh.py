@@ -75,7 +75,7 @@ class ADSH(DeepHasher):
         year=2018,
         supervision="supervised",
         inputs="images",
-        deviations=("encodes the database by the network, too; `codes_` has the learned codes",),
+        deviations=("encoding is by the network alone; the learned codes of the database are an attribute",),
     )
     default_training = Training(epochs=36, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("gamma",)

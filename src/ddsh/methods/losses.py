@@ -13,7 +13,7 @@ from ddsh.errors import InvalidInput, UnknownName
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSSES", "L2Loss", "LogisticLoss", "PairLoss", "as_loss", "describe_loss"]
+__all__ = ["LOSSES", "HingeLoss", "L2Loss", "LogisticLoss", "PairLoss", "as_loss", "describe_loss"]
 
 _Array: TypeAlias = NDArray[np.float64]
 
@@ -83,7 +83,34 @@ class LogisticLoss(PairLoss):
         return np.abs(similarity) * np.logaddexp(0.0, -np.sign(similarity) * products * slope)
 
 
-LOSSES: Mapping[str, type[PairLoss]] = {"l2": L2Loss, "logistic": LogisticLoss}
+@dataclass(frozen=True)
+class HingeLoss(PairLoss):
+    """Hinge loss max(0, m c - sign(s) g), weighted by abs(s), divided by c in the mean.
+
+    Parameters
+    ----------
+    margin : float
+        m, above 0 and at most 1: similar codes of c bits may differ in (1 - m) c / 2 of them, dissimilar ones may agree in as many.
+    """
+
+    margin: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin <= 1:
+            raise InvalidInput(f"margin must be above 0 and at most 1; got {self.margin}.")
+
+    def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
+        """Return the mean of abs(s) max(0, m - sign(s) g/c)."""
+        from torch.nn.functional import relu
+
+        return (similarity.abs() * relu(self.margin - similarity.sign() * products / n_bits)).mean()
+
+    def values(self, products: _Array, similarity: _Array, n_bits: int) -> _Array:
+        """Return abs(s) max(0, m c - sign(s) g)."""
+        return np.abs(similarity) * np.maximum(0.0, self.margin * n_bits - np.sign(similarity) * products)
+
+
+LOSSES: Mapping[str, type[PairLoss]] = {"l2": L2Loss, "logistic": LogisticLoss, "hinge": HingeLoss}
 """Losses by name."""
 
 
