@@ -338,6 +338,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes; it is not an experiment.")
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput(f"{path} cannot be read as an experiment ({reason}).") from error

@@ -501,10 +501,10 @@ class Catalogue:
 
     def set_labels(self, image: int, labels: Sequence[str]) -> None:
         """Replace the labels of an image."""
-        if self._labels_of([image]).get(image, ()) == tuple(sorted(set(labels))):
-            return
-        self._all("DELETE FROM labels WHERE image = ?", image)
-        for label in set(labels):
+        wanted, found = set(labels), set(self._labels_of([image]).get(image, ()))
+        for label in found - wanted:
+            self._all("DELETE FROM labels WHERE image = ? AND label = ?", image, label)
+        for label in wanted - found:
             self._all("INSERT INTO labels VALUES (?, ?)", image, label)
 
     def set_metadata(self, image: int, metadata: str) -> None:
