@@ -42,6 +42,35 @@ def tiff_of_one_tile(image_side: int, tile_side: int) -> bytes:
     return file.getvalue()
 
 
+def jpeg_of_many_segments(n_segments: int) -> bytes:
+    """Return a JPEG with EXIF data in many segments, which Pillow joins one by one."""
+    file = io.BytesIO()
+    Image.new("L", (8, 8), 128).save(file, "JPEG")
+    data = file.getvalue()
+    return data[:2] + (b"\xff\xe1" + struct.pack(">H", 18) + b"Exif\0\0" + bytes(10)) * n_segments + data[2:]
+
+
+def gif_of_many_comments(n_comments: int) -> bytes:
+    """Return a GIF with many comments, which Pillow joins one by one."""
+    file = io.BytesIO()
+    Image.new("P", (8, 8)).save(file, "GIF")
+    data = file.getvalue()
+    first = data.index(b",\0\0\0\0")
+    return data[:first] + b"!\xfe\x01a\0" * n_comments + data[first:]
+
+
+def tiff_of_many_tiles(side: int) -> bytes:
+    """Return a TIFF with a tile for every pixel; Pillow makes an object of each."""
+    file = io.BytesIO(b"II" + struct.pack("<HI", 42, 8))
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    for tag, value in ((256, side), (257, side), (258, 8), (259, 1), (262, 1), (277, 1), (322, 1), (323, 1)):
+        directory[tag] = value
+    directory[324] = directory[325] = (1,) * (side * side)
+    file.seek(8)
+    directory.save(file)
+    return file.getvalue()
+
+
 def png_of_one_column(height: int) -> bytes:
     """Return a PNG with one pixel per row, and a row for each of the pixels it may have."""
 

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import sys
 import time
 import warnings
 import zlib
@@ -17,6 +18,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image as Pillow
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hostile_files import gif_of_many_comments, jpeg_of_many_segments, tiff_of_many_tiles
 
 from ddsh.errors import BrokenImage, DataError, InvalidInput, NotAnImage, TooManyPixels
 from ddsh.images import (
@@ -499,3 +504,30 @@ def test_a_thumbnail_of_an_array_fits_the_square(channels: int) -> None:
     data = thumbnail(np.zeros((40, 80, channels), np.uint8), 20)
     with Pillow.open(io.BytesIO(data)) as picture:
         assert (picture.format, picture.size) == ("JPEG", (20, 10))
+
+
+def test_files_of_far_more_parts_than_a_photo_are_refused_by_their_header(tmp_path: Path) -> None:
+    for data, reason in (
+        (jpeg_of_many_segments(20_000), "more parts than a photo"),
+        (gif_of_many_comments(20_000), "more parts than a photo"),
+        (tiff_of_many_tiles(800), "640,000 strips or tiles"),
+    ):
+        (tmp_path / "image").write_bytes(data)
+        with pytest.raises(BrokenImage, match=reason):
+            decode_image(data)
+        with pytest.raises(BrokenImage, match=reason):
+            read_image(tmp_path / "image")
+
+
+def test_files_of_many_parts_are_read_as_long_as_a_photo_could_have_them() -> None:
+    assert decode_image(jpeg_of_many_segments(1000)).shape == (8, 8, 3)
+    assert decode_image(gif_of_many_comments(1000)).shape == (8, 8, 3)
+    assert decode_image(tiff_of_many_tiles(30)).shape == (30, 30, 3)
+
+
+def test_parts_after_the_pixels_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddsh.images.MAX_READS", 100)
+    whole = encoded(Pillow.fromarray(quadrants()), "PNG")
+    with pytest.raises(BrokenImage, match="more parts"):
+        decode_image(whole[:-12] + png_chunk(b"prVt", b"") * 100 + whole[-12:])
+    assert decode_image(whole).shape == (HEIGHT, WIDTH, 3)

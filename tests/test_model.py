@@ -447,3 +447,11 @@ def test_a_calibration_is_saved_with_the_model_and_older_models_have_none(tmp_pa
 def test_few_images_are_not_enough_for_a_calibration(rng):
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     assert Model(None, "small", 32).fit(images).calibration is None
+
+
+def test_weights_of_a_type_that_numpy_lacks_are_refused_in_one_line(tmp_path):
+    Model(LSH(8)).fit(np.zeros((4, 8, 8, 3), np.uint8)).save(tmp_path)
+    header = json.dumps({"mean_": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
+    with pytest.raises(ArtefactError, match="missing or damaged"):
+        Model.load(tmp_path)

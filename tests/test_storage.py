@@ -76,3 +76,9 @@ def test_a_damaged_npz_file_is_read_or_refused(tmp_path, place):
     path.write_bytes(data)
     with suppress(ArtefactError):  # any other error fails the test
         read_npz(path)
+
+
+def test_an_npz_file_of_very_many_arrays_is_refused(tmp_path):
+    np.savez(tmp_path / "many.npz", **{f"a{number}": np.zeros(1) for number in range(1001)})
+    with pytest.raises(ArtefactError, match="1,001 arrays"):
+        read_npz(tmp_path / "many.npz")

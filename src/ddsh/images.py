@@ -4,6 +4,7 @@ import io
 import os
 import re
 import stat
+import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,14 +16,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
-from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TILELENGTH, TILEWIDTH, TiffImageFile
+from PIL.TiffImagePlugin import (
+    BITSPERSAMPLE,
+    PHOTOMETRIC_INTERPRETATION,
+    STRIPOFFSETS,
+    TILELENGTH,
+    TILEOFFSETS,
+    TILEWIDTH,
+    TiffImageFile,
+)
 
 from ddsh.errors import BrokenImage, DataError, InvalidInput, NotAnImage, TooManyPixels
 
 __all__ = [
     "EXTENSIONS",
     "MAX_BYTES",
+    "MAX_HEADER_READS",
+    "MAX_PARTS",
     "MAX_PIXELS",
+    "MAX_READS",
     "MAX_SCANS",
     "MAX_SIDE",
     "MAX_THUMBNAIL",
@@ -59,6 +71,15 @@ MAX_SIDE = 65_535
 
 MAX_SCANS = 100
 """JPEG files with more scans are refused, because each scan takes a pass over all pixels; photos have up to 12."""
+
+MAX_PARTS = 500_000
+"""TIFF files with more strips or tiles are refused, because each takes memory and time of its own."""
+
+MAX_HEADER_READS = 10_000
+"""Files whose header is read in more parts are refused; photos have up to a few hundred."""
+
+MAX_READS = 3_000_000
+"""Files that are read in more parts are refused, because each part runs code of its own."""
 
 MAX_BYTES = 1_000_000_000
 """Files with more bytes are refused before they are opened."""
@@ -442,7 +463,10 @@ def _decode(file: IO[bytes], max_pixels: int) -> Image:
     """Decode an open file; the header is checked before the pixels are read."""
     try:
         _check_webp(file, max_pixels)
-        with _quiet_pillow(), Pillow.open(file, formats=_FORMATS) as image:
+        _check_tiff(file)
+        counted = _CountedReads(file)
+        with _quiet_pillow(), Pillow.open(cast("IO[bytes]", counted), formats=_FORMATS) as image:
+            counted.n_left = MAX_READS
             _check_size(image.width, image.height, max_pixels)
             _check_cost(image, file, max_pixels)
             image.load()
@@ -484,6 +508,22 @@ def _check_webp(file: IO[bytes], max_pixels: int) -> None:
     _check_size(width, height, max_pixels)
 
 
+def _check_tiff(file: IO[bytes]) -> None:
+    """Check the number of strips or tiles of a TIFF image before Pillow opens it, which makes an object of each."""
+    start = file.read(16)
+    if len(start) == 16 and start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        order, is_big = "<" if start[:1] == b"I" else ">", b"+" in start[:4]
+        (place,) = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", start, 8 if is_big else 4)
+        file.seek(min(place, MAX_BYTES))
+        (n_tags,) = struct.unpack(f"{order}Q", file.read(8)) if is_big else struct.unpack(f"{order}H", file.read(2))
+        entry = struct.Struct(f"{order}{'HHQ8x' if is_big else 'HHI4x'}")
+        tags = file.read(entry.size * min(n_tags, MAX_HEADER_READS))
+        for tag, _, count in entry.iter_unpack(tags[: len(tags) // entry.size * entry.size]):
+            if tag in (STRIPOFFSETS, TILEOFFSETS) and count > MAX_PARTS:
+                raise BrokenImage(f"{count:,} strips or tiles; expected {MAX_PARTS:,} at most.")
+    file.seek(0)
+
+
 def _check_cost(image: Pillow.Image, file: IO[bytes], max_pixels: int) -> None:
     """Refuse files whose pixels take far more time or memory to decode than their number suggests."""
     if isinstance(image, TiffImageFile):
@@ -499,6 +539,24 @@ def _check_cost(image: Pillow.Image, file: IO[bytes], max_pixels: int) -> None:
         file.seek(position)
         if n_scans > MAX_SCANS:
             raise BrokenImage(f"{n_scans:,} scans; expected {MAX_SCANS} at most.")
+
+
+class _CountedReads:
+    """A file that may be read so many times; Pillow runs code for every part of a file, and there can be millions."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.n_left = MAX_HEADER_READS
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes."""
+        self.n_left -= 1
+        if self.n_left < 0:
+            raise BrokenImage("the file has far more parts than a photo.")
+        return self._file.read(size)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- any other attribute of the file
+        return getattr(self._file, name)
 
 
 @contextmanager

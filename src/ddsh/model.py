@@ -433,7 +433,7 @@ class Model:
             found = hashlib.sha256(path.read_bytes()).hexdigest()
             with safe_open(path, framework="np") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, TypeError, AttributeError) as error:  # types that NumPy does not have
             raise ArtefactError(f"{path} is missing or damaged ({error}).") from error
         if found != manifest.weights:
             raise ArtefactError(f"{path} is not the file that model.json describes; copy the whole folder again.")

@@ -25,6 +25,7 @@ MAX_JSON_BYTES = 100_000_000
 MAX_PICKLE_BYTES = 1 << 30
 MAX_NPZ_BYTES = 8 << 30
 _SMALL_NPZ_BYTES = 1 << 28
+_MAX_ARRAYS = 1000
 _MAX_RATIO = 200  # codes hardly shrink when they are compressed; a file that grows far more is not one of codes
 
 _umask = os.umask(0)  # the mask can only be read by setting it
@@ -115,6 +116,8 @@ def _check_npz(path: str | os.PathLike[str], file: IO[bytes]) -> None:
     limit = min(MAX_NPZ_BYTES, max(_SMALL_NPZ_BYTES, _MAX_RATIO * os.fstat(file.fileno()).st_size))
     with zipfile.ZipFile(file) as archive:
         n_bytes = 0
+        if len(archive.infolist()) > _MAX_ARRAYS:
+            raise ArtefactError(f"{path} holds {len(archive.infolist()):,} arrays; expected {_MAX_ARRAYS:,} at most.")
         for entry in archive.infolist():
             with archive.open(entry) as opened:
                 version = np.lib.format.read_magic(opened)

@@ -38,6 +38,8 @@ def test_everything_that_can_be_said_is_read(spec_of):
     ("text", "word"),
     [
         ("colour = 1\n", "colour: unknown"),
+        (f"examples = [{'9' * 5000}]\n", "cannot be read as an experiment"),
+        (f"{'.'.join('a' * 1000)} = 1\n", "dots"),
         ("examples = 1\n", "list of whole numbers"),
         ("backbone = 3\n", "backbone: Input should be"),
         ("backbone = { image_size = 0 }\n", "backbone.image_size"),

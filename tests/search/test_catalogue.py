@@ -102,6 +102,16 @@ def test_labels_go_with_their_image_and_contents_with_their_last(catalogue, tmp_
     assert not catalogue.has_content(bytes([7]) * 32)
 
 
+def test_labels_that_stay_are_not_written_again(catalogue, tmp_path):
+    image = put(catalogue, tmp_path / "a", 1)
+    catalogue.set_labels(image, [str(number) for number in range(200)])
+    before = catalogue._connection.total_changes
+    catalogue.set_labels(image, [str(number) for number in range(1, 201)])
+    assert catalogue._connection.total_changes - before < 20
+    assert catalogue.labels_of(image) == tuple(sorted(str(number) for number in range(1, 201)))
+    assert catalogue.problems() == []
+
+
 def test_a_database_of_another_kind_or_version_is_refused_in_one_line(tmp_path):
     path = tmp_path / "catalogue.sqlite"
     with pytest.raises(ArtefactError, match="cannot be used"):

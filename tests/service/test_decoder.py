@@ -13,9 +13,12 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hostile_files import (
+    gif_of_many_comments,
     jpeg_of_many_scans,
+    jpeg_of_many_segments,
     png_of_one_column,
     slow_jpeg,
+    tiff_of_many_tiles,
     tiff_of_one_tile,
     webp_of_huge_canvas,
 )
@@ -50,8 +53,11 @@ def test_images_that_take_too_much_cpu_time_are_refused_and_do_not_stop_other_up
         (lambda: tiff_of_one_tile(100, 20_000), 413),
         (lambda: png_of_one_column(49_000_000), 413),
         (webp_of_huge_canvas, 413),
+        (lambda: jpeg_of_many_segments(20_000), 422),
+        (lambda: gif_of_many_comments(20_000), 422),
+        (lambda: tiff_of_many_tiles(800), 422),
     ],
-    ids=["scans", "tile", "column", "canvas"],
+    ids=["scans", "tile", "column", "canvas", "segments", "comments", "tiles"],
 )
 def test_images_that_claim_far_more_than_they_hold_are_refused_by_their_header(strict, make, status):
     strict.post("/search?k=1", make()).refuses(status, "The image cannot be used")

@@ -413,3 +413,15 @@ def test_a_service_without_its_index_files_is_ready_and_one_with_a_damaged_catal
         connection.execute("UPDATE contents SET code = x'0000'")
     connection.close()
     writable.get("/ready").refuses(503, "not available")
+
+
+@pytest.mark.parametrize("asked", ["bytes=5-1", "bytes=99999999-", "potato", "bytes=0-0,2-2", "bytes=0-3"])
+def test_an_image_is_sent_whole_whatever_range_is_asked_for(site, asked):
+    whole = site.get("/images/1")
+    reply = site.get("/images/1", Range=asked)
+    assert (reply.status, reply.body) == (200, whole.body)
+    assert reply.headers["accept-ranges"] == "none"
+
+
+def test_the_advice_to_learn_similarities_names_no_path(site):
+    assert "/" not in site.get("/search?id=1&min_similarity=50").json["error"]

@@ -91,3 +91,24 @@ def test_a_large_form_is_read_without_temporary_files(form, monkeypatch):
     data = bytes(3_000_000)
     body, headers = form(data)
     assert file_from_form(headers["Content-Type"], body) == data
+
+
+def test_a_form_of_very_many_fields_is_refused_at_once(site):
+    field = b'--x\r\nContent-Disposition: form-data; name="image"\r\n\r\n\r\n'
+    body = field * 200_000 + b"--x--\r\n"
+    site.post("/search", body, **{"Content-Type": "multipart/form-data; boundary=x"}).refuses(422, "exactly one field")
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ('Content-Disposition: form-data; name="image"\r\nContent-Transfer-Encoding: base64', "cannot be parsed"),
+        ("Content-Type: image/png", "exactly one field"),
+        (f"A: {'b' * 20_000}", "cannot be parsed"),
+    ],
+)
+def test_a_form_that_browsers_do_not_send_is_refused(head, words):
+    body = f"--x\r\n{head}\r\n\r\ndata\r\n--x--\r\n".encode()
+    with pytest.raises(HTTPException) as raised:
+        file_from_form("multipart/form-data; boundary=x", body)
+    assert words in raised.value.detail

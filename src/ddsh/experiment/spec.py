@@ -21,6 +21,8 @@ __all__ = ["BackboneSpec", "MethodSpec", "QuickSpec", "Run", "Spec", "find_spec"
 MAX_BYTES = 1_000_000
 """Maximum size of an experiment file."""
 
+_MAX_DOTS = 200
+
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
@@ -337,7 +339,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes; it is not an experiment.")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8")
+        if any(line.count(".") > _MAX_DOTS for line in text.splitlines()):  # tomllib takes gigabytes for such a key
+            raise InvalidInput(f"{path} has a line with more than {_MAX_DOTS:,} dots; it is not an experiment.")
+        return tomllib.loads(text)
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput(f"{path} cannot be read as an experiment ({reason}).") from error

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from ddsh.errors import ArtefactError
@@ -73,7 +73,7 @@ class Checkpoints:
                 content = json.loads(file.metadata()["ddsh"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- not a dict
             fingerprint, step, facts = content["fingerprint"], int(content["step"]), content["facts"]
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # a damaged file makes safetensors and JSON raise almost anything
             raise ArtefactError(f"{path} is not a checkpoint of ddsh ({error}).") from error
         if fingerprint != self.fingerprint:
             raise ArtefactError(f"{path} belongs to another configuration or other data; nothing was changed.")

@@ -501,10 +501,10 @@ class Catalogue:
 
     def set_labels(self, image: int, labels: Sequence[str]) -> None:
         """Replace the labels of an image."""
-        if self._labels_of([image]).get(image, ()) == tuple(sorted(set(labels))):
-            return
-        self._all("DELETE FROM labels WHERE image = ?", image)
-        for label in set(labels):
+        wanted, found = set(labels), set(self._labels_of([image]).get(image, ()))
+        for label in found - wanted:
+            self._all("DELETE FROM labels WHERE image = ? AND label = ?", image, label)
+        for label in wanted - found:
             self._all("INSERT INTO labels VALUES (?, ?)", image, label)
 
     def set_metadata(self, image: int, metadata: str) -> None:
@@ -613,17 +613,17 @@ class Catalogue:
             " WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id, label",
             json.dumps(list(ids)),
         )
-        labels: dict[int, tuple[str, ...]] = {}
+        labels: dict[int, list[str]] = {}
         sums: dict[int, int] = {}
         for image, label, label_sum in rows:
             sums[image] = sums.get(image, label_sum)
             if label is not None:
-                labels[image] = (*labels.get(image, ()), label)
+                labels.setdefault(image, []).append(label)
                 sums[image] -= _checksum(label)
         for image, rest in sums.items():
             if rest:
                 raise self._damaged(f"the labels of image {image} do not fit their checksum")
-        return labels
+        return {image: tuple(names) for image, names in labels.items()}
 
     def _files(self, sql: str, *values: object) -> list[StoredFile]:
         return [StoredFile(number, self._folder / path, *rest) for number, path, *rest in self._all(sql, *values)]

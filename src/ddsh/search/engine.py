@@ -54,9 +54,8 @@ WAIT_SECONDS = 5.0
 
 _MAX_COMPARED = 16  # files that a search reads to tell equal pixels from equal codes
 _CACHED_CHECKSUMS = 10_000
-_NOT_CALIBRATED = (
-    "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade {address}"
-)
+# Without the address of the index: clients of the service read it, too.
+_NOT_CALIBRATED = "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade INDEX"
 
 
 @dataclass(frozen=True, eq=False)
@@ -564,7 +563,7 @@ class ImageSearch:
             if calibration is not None and order not in calibration.curves:
                 calibration = None
             if request.min_similarity is not None and calibration is None:
-                raise InvalidInput(_NOT_CALIBRATED.format(address=self.address))
+                raise InvalidInput(_NOT_CALIBRATED)
             sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
             same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []

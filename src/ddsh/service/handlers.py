@@ -19,6 +19,7 @@ from fastapi import Depends, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
+from starlette.types import Receive, Scope, Send
 
 from ddsh.errors import BrokenImage, DdshError, InvalidInput, UnknownName
 from ddsh.images import Image, check_file, extension_of
@@ -231,13 +232,22 @@ async def get_image(id: ImageId, state: State) -> FileResponse:  # noqa: A002 --
     entry, media_type = await state.reading.run_in_slot(find_file)
     if media_type is None:
         raise _unreadable(id)
-    return FileResponse(
+    return _WholeFile(
         entry.path,
-        headers=_IMAGE_HEADERS,
+        headers={**_IMAGE_HEADERS, "Accept-Ranges": "none"},
         media_type=media_type,
         filename=entry.name,
         content_disposition_type="inline",
     )
+
+
+class _WholeFile(FileResponse):
+    """A file that is sent whole: a request may ask for thousands of ranges, and those it cannot have are no JSON."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, whatever part of it is asked for."""
+        headers = [each for each in scope["headers"] if each[0] != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 async def get_thumbnail(
