@@ -119,7 +119,7 @@ def test_two_hosts_that_share_no_folder_learn_the_same_and_survive_a_kill(tmp_pa
     rendezvous += ["--rdzv-endpoint=10.77.0.1:29400"]
     hosts = [
         _start(
-            [*rendezvous, f"--local-addr=10.77.0.{number}"],
+            [*rendezvous, f"--local-addr=10.77.0.{number}", f"--rdzv-conf=timeout=300,is_host={int(number == 1)}"],
             out,
             prefix=["ip", "netns", "exec", name, "env", "GLOO_SOCKET_IFNAME=ddsh0"],
         )

@@ -51,8 +51,8 @@ class Cluster:
         self.store, self.folder = store, folder
         self.port, *self.ports = free_ports(3)
         self.services = [self.start_service(place) for place in (0, 1)]
-        for service in self.services:
-            self.wait(service)
+        self.wait(0)
+        self.wait(1)
         text = CONFIGURATION.read_text()
         for before, after in zip((8080, 8001, 8002), (self.port, *self.ports), strict=True):
             assert str(before) in text
@@ -80,36 +80,32 @@ class Cluster:
 
     def start_service(self, place):
         environment = os.environ | {"DDSH_TOKEN": TOKEN, "XDG_CACHE_HOME": str(self.folder / f"cache-{place}")}
-        return subprocess.Popen(
-            [sys.executable, "-m", "ddsh", "serve", "--store", self.store, "--port", str(self.ports[place])],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = [sys.executable, "-m", "ddsh", "serve", "--store", self.store, "--port", str(self.ports[place])]
+        with self.log(place).open("w") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
-    def wait(self, service):
-        """Wait for the line that says where it serves."""
-        said = []
-        while not (line := service.stdout.readline()).startswith("Serving "):
-            said.append(line)
-            assert line, said
-        threading.Thread(target=service.stdout.read, daemon=True).start()
+    def log(self, place):
+        return self.folder / f"service-{place}.log"
+
+    def wait(self, place):
+        """Wait until a service serves."""
+        deadline = time.monotonic() + 120
+        while "Serving " not in self.log(place).read_text():
+            assert self.services[place].poll() is None, self.log(place).read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def restart(self, place):
         self.services[place].send_signal(signal.SIGTERM)
         assert self.services[place].wait(120) == 0
         self.services[place] = self.start_service(place)
-        self.wait(self.services[place])
+        self.wait(place)
 
     def stop(self):
         for process in (self.nginx, *self.services):
             process.terminate()
             process.wait(60)
-            if process.stdout:
-                process.stdout.close()
-            if process.stderr:
-                process.stderr.close()
+        self.nginx.stderr.close()
 
 
 @pytest.fixture
@@ -127,10 +123,10 @@ def test_no_request_fails_while_services_are_restarted_one_after_the_other(clust
     done = threading.Event()
 
     def work(number):
-        local = np.random.default_rng(number)
+        mine = np.random.default_rng(1000 + number)
         while not done.is_set():
             status, body = ask(
-                cluster.port, "POST", "/items?label=new", png(local.integers(0, 256, (16, 16, 3), np.uint8))
+                cluster.port, "POST", "/items?label=new", png(mine.integers(0, 256, (16, 16, 3), np.uint8))
             )
             if status in (200, 201):
                 added.append(json.loads(body)["id"])

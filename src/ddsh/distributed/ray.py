@@ -189,6 +189,7 @@ def _run(
     with _joined(cluster):
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it warns of that
         context.execution_options.preserve_order = True
         kind = "GPU" if device.startswith("cuda") else "CPU"
         n_workers = max(1, min(len(shards), int(ray.cluster_resources().get(kind, 1))))
@@ -210,9 +211,12 @@ def _run(
 
 @contextmanager
 def _joined(cluster: str | None) -> Iterator[None]:
-    """Connect to a cluster, or start a local one; nothing is sent to the makers of Ray."""
+    """Connect to a cluster, unless the program has done so, or start one here; nothing is sent to the makers of Ray."""
+    if ray.is_initialized():
+        yield
+        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         ray.init(cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
