@@ -12,9 +12,13 @@ import pytest
 from ddsh.distributed.encoder import ShardEncoder, read_model
 from ddsh.distributed.parts import to_parquet
 from ddsh.distributed.shards import find_shards
+from ddsh.errors import Unavailable
 from ddsh.search.address import open_store
 
 pytest.importorskip("ray", reason="needs ddsh[ray]")
+
+from ddsh.distributed.ray import encode_to_parquet
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 DRIVER = """
@@ -71,6 +75,12 @@ def _wait_for(driver, out, n_parts):
         assert driver.poll() is None, driver.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_cluster_that_cannot_be_reached_is_one_line(model, photos, tmp_path):
+    with pytest.raises(Unavailable, match="The Ray cluster 127.0.0.1:1 cannot be reached") as caught:
+        encode_to_parquet(model, find_shards(str(photos)), str(tmp_path / "out"), cluster="127.0.0.1:1")
+    assert "\n" not in str(caught.value)
 
 
 def test_killed_workers_and_drivers_change_nothing(model, photos, draw, tmp_path):

@@ -5,3 +5,11 @@
 - :mod:`ddsh.distributed.parts`: Parquet files, one per shard, which are also the checkpoints of a job.
 - :mod:`ddsh.distributed.ray`: run a job on Ray.
 """
+
+from ddsh.errors import MissingExtra
+
+try:
+    import fsspec  # noqa: F401
+    import pyarrow  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("Encoding on a cluster", "Ray Data", "ray") from error

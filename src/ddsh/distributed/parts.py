@@ -1,4 +1,4 @@
-"""Encoded images in Parquet: a folder with one file per shard, which are also the checkpoints of a job."""
+"""Encoded images in Parquet: one file per shard, and its checkpoint."""
 
 import hashlib
 import io

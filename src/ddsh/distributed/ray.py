@@ -7,6 +7,7 @@ lost and nothing is there twice.
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ except ImportError as error:
 
 __all__ = ["JobReport", "encode_to_parquet", "encode_to_store"]
 
+_CONNECT_SECONDS = 10
 _LOG = logging.getLogger(__name__)
 
 
@@ -215,12 +217,19 @@ def _joined(cluster: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    if cluster is not None and ":" in cluster:  # Ray itself keeps trying for minutes
+        host, _, port = cluster.rpartition("/")[2].rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        except OSError as error:
+            raise Unavailable(f"The Ray cluster {cluster} cannot be reached ({error}); check its address.") from error
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         ray.init(cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise Unavailable(f"The Ray cluster {cluster or ''} cannot be reached ({error}); check its address.") from error
+        reason = " ".join(str(error).split())[:200]
+        raise Unavailable(f"The Ray cluster cannot be used ({reason}); check its address, or start one.") from error
     try:
         yield
     finally:

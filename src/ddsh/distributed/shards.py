@@ -1,4 +1,4 @@
-"""Shards of images: lists of files and WebDataset archives, read with fsspec.
+"""Shards of images: lists of files and WebDataset archives.
 
 An *address* is an absolute path, or a URL of any file system that fsspec knows, such as ``s3://bucket/photos/1.jpg``.
 An image inside an archive has the address of the archive, a slash, and its name there.
@@ -17,14 +17,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ddsh.datasets.table import TABLES, read_rows
-from ddsh.errors import BrokenImage, DataError, InvalidInput, MissingExtra
-from ddsh.images import MAX_BYTES, is_image_name
+import fsspec
 
-try:
-    import fsspec
-except ImportError as error:
-    raise MissingExtra("Encoding on a cluster", "Ray Data", "ray") from error
+from ddsh.datasets.table import TABLES, read_rows
+from ddsh.errors import BrokenImage, DataError, InvalidInput
+from ddsh.images import MAX_BYTES, is_image_name
 
 __all__ = ["SHARD_SIZE", "Shard", "ShardImage", "find_shards", "is_remote", "read_shard", "split_files"]
 
