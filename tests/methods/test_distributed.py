@@ -29,7 +29,7 @@ def _start(launcher, out, prefix=()):
 
 def _end(process):
     try:
-        said = process.communicate(timeout=400)[0]
+        said = process.communicate(timeout=900)[0]
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -58,7 +58,7 @@ def _ranks(launcher):
 
 def _first_checkpoint(outs, launchers):
     """Wait for a checkpoint, and return the folder that has it."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while not (found := [out for out in outs if list((out / "checkpoints").glob("checkpoint-*"))]):
         assert time.monotonic() < deadline
         for launcher in launchers:
