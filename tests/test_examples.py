@@ -1,6 +1,7 @@
 """Every example, the notebook and the example package work."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from ddsh.cli import app
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SPARK = ROOT / "examples" / "encode_on_spark.py"
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 RUN_NOTEBOOK = """
 import sys, nbformat
@@ -33,9 +35,16 @@ def run(*arguments, cwd):
     return outcome.stdout
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path != SPARK], ids=lambda path: path.stem)
 def test_an_example_runs(path, tmp_path):
     assert run("-W", "error", path, cwd=tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java (Debian: openjdk-17-jre-headless)")
+def test_the_example_of_spark_runs_on_a_cluster(tmp_path):
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    said = run(SPARK, cwd=tmp_path)
+    assert said.splitlines() == ["40 images encoded in 4 shards", "the codes are those of this process: True"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -18,7 +18,8 @@ LAYERS = [
     {"calibration", "look"},
     {"model", "export"},
     {"evaluation"},
-    {"experiment", "report", "search", "distributed"},
+    {"experiment", "report", "search"},
+    {"distributed"},
     {"cli", "service"},
     {"__main__"},
 ]

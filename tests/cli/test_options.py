@@ -1,8 +1,12 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from ddsh.cli import app
 from ddsh.cli.options import writable_file, writable_folder
 from ddsh.errors import ArtefactError, InvalidInput
 
@@ -54,3 +58,47 @@ def test_a_full_disk_is_named(full_disk):
     with pytest.raises(ArtefactError, match="No space left on device"):
         writable_file(full_disk / "codes.npz")
     (full_disk / "filler").unlink()
+
+
+def parse(*words):
+    command = get_command(app)
+    for word in words:
+        if word not in getattr(command, "commands", {}):
+            break
+        command, words = command.commands[word], words[1:]
+    return command.make_context("ddsh", list(words)).params
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        (["--ray"], ""),
+        (["--ray", "photos"], ""),
+        (["--ray", "auto"], "auto"),
+        (["--ray", "head:6379"], "head:6379"),
+        (["--ray", "ray://head.example.org:10001"], "ray://head.example.org:10001"),
+        (["--ray=10.0.0.1:6379"], "10.0.0.1:6379"),
+        ([], None),
+    ],
+)
+def test_the_address_of_a_cluster_may_follow_ray(given, address, tmp_path):
+    images = [] if "photos" in given else ["photos"]
+    found = parse("encode", "model", *given, *images, "--out", str(tmp_path / "out"))
+    assert (found["images"], found["ray"]) == ("photos", address)
+    found = parse("index", "create", *given, *images, "--out", str(tmp_path / "out"))
+    assert (found["sources"], found["ray"]) == (["photos"], address)
+
+
+def test_without_ray_the_message_names_the_extra(tmp_path):
+    code = "import sys; sys.modules[{!r}] = None; from ddsh.cli import main; main()"
+    for package in ("ray", "fsspec", "pyarrow"):
+        words = ["encode", "model", "ftp://127.0.0.1:1/x", "--out", "out", "--ray"]
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(package), *words],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert "Run: pip install 'ddsh[ray]'" in done.stderr

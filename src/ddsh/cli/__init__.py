@@ -12,7 +12,7 @@ import typer
 import ddsh
 from ddsh.cli import data, demo, evaluation, experiments, models, report, search, serve, stores
 from ddsh.cli.display import show_help_if_alone
-from ddsh.cli.options import StoreCommand
+from ddsh.cli.options import RayCommand, StoreCommand
 from ddsh.errors import DdshError
 from ddsh.memory import reuse_freed_memory
 
@@ -24,7 +24,7 @@ app = typer.Typer(name="ddsh", pretty_exceptions_enable=False, add_completion=Fa
 app.add_typer(data.app, name="data")
 app.command()(models.train)
 app.command()(experiments.tune)
-app.command()(models.encode)
+app.command(cls=RayCommand)(models.encode)
 app.command()(evaluation.evaluate)
 app.command()(models.methods)
 app.command()(evaluation.score)

@@ -24,6 +24,7 @@ from ddsh.cli.options import (
     Preset,
     ProtocolName,
     QueriesPerClass,
+    Ray,
     Root,
     Seed,
     Weights,
@@ -192,7 +193,9 @@ def train(
     adapted = own.adapted(labels, given)
     checkpoints = out / "checkpoints"
     start = time.perf_counter()
-    # torchrun sets these variables: every process trains, and the first one reports and saves.
+    # torchrun sets these variables: every process trains, and the first one reports and saves. After one was killed,
+    # torchrun --max-restarts starts all of them again.
+    resume = resume or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if rank == 0:
         _explain(
@@ -377,14 +380,44 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 def encode(
     model: ModelFolder,
     images: Annotated[str, typer.Argument(help="Name of a dataset, labelled images as for train, or any images.")],
-    out: Annotated[Path, typer.Option(callback=writable_file, help="The .npz file to write.")],
+    out: Annotated[str, typer.Option(help="The .npz file to write; with --ray a folder or URL for Parquet files.")],
     root: Root = None,
     device: Device = "auto",
+    ray: Ray = None,
 ) -> None:
     """Encode images with a trained model.
 
-    Writes an .npz file with the codes, the names of the images and, if they are known, their labels.
+    Writes an .npz file with the codes, the names of the images and, if they are known, their labels. With --ray, IMAGES
+    may also be a URL such as s3://bucket/photos, or WebDataset archives; after an interruption, run the same command to
+    continue.
     """
+    if ray is not None:
+        _encode_on_ray(model, images, out, root, device, ray)
+    else:
+        _encode_here(model, images, Path(out), root, device)
+
+
+def _encode_on_ray(model: Path, images: str, out: str, root: Path | None, device: str, cluster: str) -> None:
+    """Encode images on Ray into a folder of Parquet files."""
+    from ddsh.cli.display import show_skipped
+    from ddsh.cli.progress import Progress
+    from ddsh.cli.search import find_shards_of
+    from ddsh.distributed.ray import encode_to_parquet
+
+    if "://" not in out:
+        writable_folder(Path(out))
+    shards = find_shards_of(images, root)
+    with Progress("Encoding", "shards") as progress:
+        report = encode_to_parquet(
+            model, shards, out, cluster=cluster or None, device=device, on_progress=progress.on_count
+        )
+    show_skipped(report.broken)
+    before = f", {report.n_known:,} of {len(shards):,} shards were there before" if report.n_known else ""
+    typer.echo(f"{report.n_images:,} images encoded{before}: {out}")
+
+
+def _encode_here(model: Path, images: str, out: Path, root: Path | None, device: str) -> None:
+    """Encode images in this process into an .npz file."""
     import numpy as np
 
     from ddsh.cli.display import show_skipped
@@ -395,6 +428,7 @@ def encode(
     from ddsh.model import Model
     from ddsh.storage import write_npz
 
+    writable_file(out)
     loaded = Model.load(model, device=device)
     with Progress("Reading files", "files") as progress:
         if images not in DATASETS and is_unlabelled(images):

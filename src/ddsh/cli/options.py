@@ -1,6 +1,7 @@
 """Arguments and options that several commands share."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -32,6 +33,8 @@ __all__ = [
     "Preset",
     "ProtocolName",
     "QueriesPerClass",
+    "Ray",
+    "RayCommand",
     "Root",
     "Seed",
     "StoreCommand",
@@ -57,6 +60,18 @@ class StoreCommand(TyperCommand):
             if word == "--store" and place + 1 < len(args):
                 args = [args[place + 1], *args[:place], *args[place + 2 :]]
                 break
+        return super().parse_args(ctx, args)
+
+
+class RayCommand(TyperCommand):
+    """A command whose option ``--ray`` may be given without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- Typer's own type
+        """Give ``--ray`` an empty value, unless an address follows: ``auto``, ``host:port`` or ``ray://host:port``."""
+        if "--ray" in args:
+            place = args.index("--ray")
+            if not re.fullmatch(r"auto|local|(ray://)?[\w.-]+:\d+", "".join(args[place + 1 : place + 2])):
+                args = [*args[:place], "--ray=", *args[place + 1 :]]
         return super().parse_args(ctx, args)
 
 
@@ -164,6 +179,14 @@ QueriesPerClass: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--queries-per-class", "--query-per-class", min=1, help="Queries of each class; of a small class all but one."
+    ),
+]
+Ray: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Encode on a Ray cluster: host:port, ray://host:port, or a local one without an address.",
     ),
 ]
 Root: TypeAlias = Annotated[

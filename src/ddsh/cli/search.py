@@ -15,7 +15,10 @@ from ddsh.cli.options import (
     ImageSize,
     IndexAddress,
     Json,
+    LookBits,
     MissingLookBits,
+    Ray,
+    RayCommand,
     Root,
     StoreCommand,
     writable_file,
@@ -24,10 +27,11 @@ from ddsh.cli.options import (
 
 if TYPE_CHECKING:
     from ddsh.datasets import Skipped
+    from ddsh.distributed.shards import Shard
     from ddsh.model import Model
     from ddsh.search import ImageSearch
 
-__all__ = ["app", "create", "duplicates", "search"]
+__all__ = ["app", "create", "duplicates", "find_shards_of", "search"]
 
 
 _HIT_FACTS = ("distance", "label_distance", "look_distance", "similarity", "match", "is_identical", "bits", "flipped")
@@ -103,6 +107,22 @@ class ImageSource:
         return cls(images, labels, Path(source) if Path(source).is_dir() else None, dataset.skipped)
 
 
+def find_shards_of(source: str, root: Path | None) -> "list[Shard]":
+    """Divide images into shards for a cluster: any source of images, archives, or a URL."""
+    from ddsh.distributed.shards import find_shards, is_remote, split_files
+    from ddsh.errors import InvalidInput
+    from ddsh.search.indexer import absolute_path, list_images
+
+    if is_remote(source):
+        return find_shards(source)
+    found = ImageSource.find(source, root)
+    files = list_images(found.images, found.labels)[0]
+    paths = [str(absolute_path(each.image)) for each in files if isinstance(each.image, str | Path)]
+    if len(paths) < len(files):
+        raise InvalidInput(f"The images of {source} are no files, so a cluster cannot read them; leave out --ray.")
+    return split_files(paths, [list(each.labels or ()) for each in files]) if paths else find_shards(source)
+
+
 def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
     """Add images to an index and print a report."""
     from ddsh.cli.display import show_added
@@ -125,7 +145,7 @@ def _summary(index: "ImageSearch") -> str:
     return f"{len(index):,} images of {' and '.join(bits)} bits: {index.address}"
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def create(
     sources: Annotated[
         list[str],
@@ -155,10 +175,12 @@ def create(
     image_size: ImageSize = None,
     root: Root = None,
     device: Device = "auto",
+    ray: Ray = None,
 ) -> None:
     """Index images; after an interruption, run the same command to continue.
 
     Without a model, images are found by what they look like: a pretrained backbone and look bits, no labels needed.
+    With --ray, IMAGES may also be a URL such as s3://bucket/photos, or WebDataset archives.
     """
     from ddsh.errors import InvalidInput
     from ddsh.model import Model
@@ -174,7 +196,11 @@ def create(
         raise InvalidInput(f"{images} is a model; also give the images: ddsh index {images} IMAGES --out {out}")
     if models and (backbone or image_size):
         raise InvalidInput("The model has a backbone already; leave out --backbone and --image-size.")
-    source = ImageSource.find(images, root)
+    shards = None if ray is None else find_shards_of(images, root)
+    if shards is None:
+        source = ImageSource.find(images, root)
+    else:  # a sample of local files may be needed to learn look bits
+        source = ImageSource([each for one in shards for each in one.addresses if Path(each).is_file()])
     if has_store(out):
         opened = ImageSearch.open(out, model=Path(models[0]) if models else None, device=device)
         _check_settings(opened, kind, look_bits, backbone, image_size)
@@ -184,7 +210,28 @@ def create(
             out, _with_look(loaded, source, look_bits, backbone, image_size, device), index=kind
         )
     with opened as index:
-        _add(index, [source])
+        if shards is None:
+            _add(index, [source])
+            return
+    _add_on_ray(out, shards, ray or None, device)
+
+
+def _add_on_ray(address: str, shards: "list[Shard]", cluster: str | None, device: str) -> None:
+    """Add images to an index, encoded on Ray, and print a report."""
+    from ddsh.cli.display import show_skipped
+    from ddsh.cli.progress import Progress
+    from ddsh.distributed.ray import encode_to_store
+    from ddsh.search import ImageSearch
+    from ddsh.search.engine import WAIT_SECONDS
+
+    with Progress("Indexing", "shards") as progress:
+        report = encode_to_store(
+            address, shards, cluster=cluster, device=device, wait=WAIT_SECONDS, on_progress=progress.on_count
+        )
+    typer.echo(f"{report.n_images:,} added" + (f", {report.n_known:,} known" if report.n_known else ""))
+    show_skipped(report.broken)
+    with ImageSearch.open(address) as index:
+        typer.echo(_summary(index))
 
 
 def _check_settings(
@@ -239,7 +286,10 @@ def _with_look(
     with Progress("Learning looks", "images") as progress:
         sample = read_sample(list_images(source.images)[0], model.prepare, on_progress=progress.on_count)
     if not sample:
-        raise InvalidInput("None of the images can be read, so there is nothing to index.")
+        raise InvalidInput(
+            "None of the images can be read here, so there is nothing to learn look bits from; index local images, or"
+            " give a model that has look bits."
+        )
     return model.fit_look(sample, look_bits)
 
 

@@ -14,7 +14,7 @@ from ddsh.datasets._labelled_files import PARTS, LabelledFile, build_dataset, ch
 from ddsh.datasets.base import Dataset, ProgressCallback, Skipped
 from ddsh.errors import DataError
 
-__all__ = ["MAX_TABLE_BYTES", "TABLES", "load_table"]
+__all__ = ["MAX_TABLE_BYTES", "TABLES", "load_table", "read_rows"]
 
 TABLES = frozenset({".csv", ".tsv", ".jsonl"})
 """File extensions of tables."""
@@ -82,6 +82,13 @@ def load_table(
     used = {file.part for file in files}
     parts = [part for part in PARTS if part in used]
     return build_dataset(table.stem, table, readable, [*broken, *lost], many=many, parts=parts, strict=strict)
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[LabelledFile]:
+    """Return the images that a table lists, without looking for their files; see :func:`load_table`."""
+    table = Path(path)
+    with reading(table):
+        return _read_table(table)[1]
 
 
 def _read_table(table: Path) -> tuple[bool, list[LabelledFile]]:

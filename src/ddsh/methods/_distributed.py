@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 from torch.distributed.nn.functional import all_reduce
 
-__all__ = ["add_gradients", "gather_gradients", "gather_rows", "joined", "my_share", "world"]
+__all__ = ["add_gradients", "gather_gradients", "gather_rows", "joined", "my_share", "share_bytes", "world"]
 
 
 @contextmanager
@@ -50,6 +50,24 @@ def add_gradients(model: nn.Module) -> None:
     parts = torch.split(flat, [gradient.numel() for gradient in gradients])
     for gradient, part in zip(gradients, parts, strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+def share_bytes(data: bytes | None) -> bytes | None:
+    """Return what the first process has, on all processes; only its own argument counts."""
+    rank, size = world()
+    if size == 1:
+        return data
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    length = torch.tensor([-1 if data is None else len(data)], device=device)
+    distributed.broadcast(length, 0)
+    if int(length) < 0:
+        return None
+    content = torch.zeros(int(length), dtype=torch.uint8)
+    if rank == 0 and data:
+        content.numpy()[:] = memoryview(data)
+    content = content.to(device)
+    distributed.broadcast(content, 0)
+    return content.cpu().numpy().tobytes()
 
 
 def gather_gradients(mine: Tensor, n_rows: int) -> Tensor:

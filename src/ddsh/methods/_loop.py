@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from torch import Tensor, nn
 
 from ddsh.backbones.frozen import from_channels_last
 from ddsh.errors import ArtefactError, Diverged, InvalidInput
 from ddsh.methods._batches import Batches
 from ddsh.methods._checkpoints import Checkpoint, Checkpoints
-from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, world
+from ddsh.methods._distributed import add_gradients, gather_gradients, gather_rows, my_share, share_bytes, world
 from ddsh.methods.training import TrainingStep
 
 if TYPE_CHECKING:
@@ -75,17 +76,30 @@ class TrainingLoop:
 
     def run(self, checkpoints: Checkpoints | None) -> None:
         """Train from scratch, or continue from the newest checkpoint."""
-        newest = checkpoints.latest() if checkpoints else None
+        newest = checkpoints.latest(share_bytes) if checkpoints else None
         if newest is not None:
             rows, n_done = self._restore(newest)
             self._run_epoch(len(self.history) - 1, rows, n_done, checkpoints)
             self._end_epoch()
         for number in range(len(self.history), self.schedule.epochs):
             rows, objective = self.method._begin_epoch(number)
+            rows = self._agree(rows)
             self.epoch_loss = 0.0
             self.history.append({"epoch": number + 1, "objective": objective, "loss": None})
             self._run_epoch(number, rows, 0, checkpoints)
             self._end_epoch()
+
+    def _agree(self, rows: "Rows") -> "Rows":
+        """Let all processes use the rows and codes of the first one, whatever the rounding of their machines."""
+        if world()[1] == 1:
+            return rows
+        state = {name: np.ascontiguousarray(array) for name, array in self.method._state().items()}
+        data = share_bytes(save(state | {"rows": rows}))
+        assert data is not None, "the first process sent it"
+        shared = load(data)
+        rows = shared.pop("rows")
+        self.method._restore(shared)
+        return rows
 
     def _end_epoch(self) -> None:
         if self.on_epoch is not None:
