@@ -565,11 +565,17 @@ class ImageSearch:
                 calibration = None
             if request.min_similarity is not None and calibration is None:
                 raise InvalidInput(_NOT_CALIBRATED.format(address=self.address))
-            sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
-            same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
-            same.sort(key=lambda number: (number != request.own, number))
-            code = self._store.code_of(same[0]) if same and code is None else code
+            if request.own is not None:
+                stored = self._store.copies_of(request.own)
+                if stored is None:
+                    raise InvalidInput(f"No image has the id {request.own}.")
+                sha256, code, same = stored
+                same.sort(key=lambda number: (number != request.own, number))
+            else:
+                sha256 = bytes.fromhex(request.sha256 or "")
+                same = self._store.ids_with(sha256) if sha256 else []
+                code = self._store.code_of(same[0]) if same and code is None else code
             if code is None:
                 return None
             weight = self._weight(calibration, code, None if same else familiarity)
@@ -585,8 +591,8 @@ class ImageSearch:
             hits = self._hits(code, found, similar, same, request.own)
         if calibration is not None:
             hits = [hit for hit in hits if (hit.similarity or 0) >= least]
-        checksums = bytes.fromhex(sha256 or ""), pixels
-        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], pack_codes(code)[0].tobytes(), *checksums, familiarity)
+        packed = pack_codes(code)[0].tobytes()
+        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], packed, sha256, pixels, familiarity)
         return _Found(hits, code, order, query)
 
     def _encode_query(self, request: "_Request", current: _CurrentModel) -> tuple[CodePair | None, float | None, bytes]:
@@ -628,7 +634,7 @@ class ImageSearch:
         bits = found.codes.main.bits()
         texts = (bits + ord("0")).tobytes().decode("ascii")  # those of all hits, one after the other
         rows, places = np.nonzero(bits != code.main.bits())
-        flipped = [part.tolist() for part in np.split(places, np.searchsorted(rows, np.arange(1, len(bits))))]
+        flipped, ends = tuple(places.tolist()), np.searchsorted(rows, np.arange(len(bits) + 1)).tolist()
         nothing = [None] * len(bits)
         distances: list[int] = found.distances.tolist()
         columns = (found.label_distances, found.look_distances, similar)
@@ -648,7 +654,7 @@ class ImageSearch:
             row = row_of[entry.id]
             text = texts[row * bits.shape[1] : (row + 1) * bits.shape[1]]
             facts = labels[row], looks[row], shares[row]
-            hits.append(Hit(entry, distances[row], text, tuple(flipped[row]), *facts))
+            hits.append(Hit(entry, distances[row], text, flipped[ends[row] : ends[row + 1]], *facts))
         return hits
 
     def _mark_equal_pixels(self, hits: Sequence[Hit], query: QueryCode) -> list[Hit]:
@@ -727,6 +733,10 @@ class ImageSearch:
             index=self._store.index_name,
             generation=generation,
         )
+
+    def label_counts(self) -> dict[str, int]:
+        """Return the number of images with each label, by label."""
+        return self._store.label_counts()
 
     def verify(self) -> list[str]:
         """Read everything that is stored, compare checksums, and return what is wrong; one line each."""
