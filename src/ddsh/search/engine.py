@@ -32,6 +32,7 @@ from ddsh.search.indexer import (
     read_sample,
 )
 from ddsh.search.layout import MAX_POINTS, MapLayout, lay_out
+from ddsh.search.onnx_encoder import OnnxEncoder, write_encoder
 from ddsh.search.results import (
     AddReport,
     Hit,
@@ -54,6 +55,8 @@ WAIT_SECONDS = 5.0
 
 _MAX_COMPARED = 16  # files that a search reads to tell equal pixels from equal codes
 _CACHED_CHECKSUMS = 10_000
+_WORTH_EXPORTING = 500  # images that PyTorch encodes in about the time that exporting a network takes
+_COMPARED_WITH_ONNX = 64
 _NOT_CALIBRATED = (
     "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade {address}"
 )
@@ -91,6 +94,8 @@ class _CurrentModel:
     folder: Path
     calibration: Calibration | None
     model: Model | None
+    encoder: OnnxEncoder | None = None
+    may_have_encoder: bool = True
 
 
 class ImageSearch:
@@ -262,7 +267,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self.load_model(), decode).add(items, on_progress)
+            return Indexer(writer, self._encoder_for(items), decode).add(items, on_progress)
 
     def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
         """Give labels to images and take labels from them, all at once.
@@ -446,6 +451,24 @@ class ImageSearch:
             check_fingerprint(self.address, "its own model folder", manifest.fingerprint, fingerprint)
         return opened
 
+    def _encoder_for(self, items: Sequence[NewImage]) -> Model | OnnxEncoder:
+        """Return what encodes images that are to be added; many of them are worth an encoder for onnxruntime."""
+        current = self._current()
+        encoder = self._encoder_of(current)
+        if isinstance(encoder, Model) and len(items) >= _WORTH_EXPORTING and self._device in ("auto", "cpu"):
+            with self._loading:
+                sample = read_sample(items, encoder.prepare, _COMPARED_WITH_ONNX)
+                current.encoder = write_encoder(encoder, current.folder, sample)
+        return current.encoder or encoder
+
+    def _encoder_of(self, current: _CurrentModel) -> Model | OnnxEncoder:
+        """Return the encoder for onnxruntime if there is one, else the model with its network."""
+        with self._loading:
+            if current.may_have_encoder and self._device in ("auto", "cpu"):
+                current.encoder = OnnxEncoder.open(current.folder, Model.read_manifest(current.folder))
+            current.may_have_encoder = False
+            return current.encoder or self._network_of(current)
+
     def _network_of(self, current: _CurrentModel) -> Model:
         """Return the model with its network."""
         with self._loading:
@@ -606,7 +629,7 @@ class ImageSearch:
             return CodePair.from_packed(packed, self.n_bits, self.look_bits), image.familiarity, image.pixels
         if request.own is not None or (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
             return None, None, b""
-        decoded, model = as_image(image), self._network_of(current)
+        decoded, model = as_image(image), self._encoder_of(current)
         code, familiarity = model.encode_with_familiarity([model.prepare(decoded)])
         return code, None if familiarity is None else float(familiarity[0]), _pixel_checksum(decoded)
 
