@@ -1,11 +1,12 @@
 """Search indexes of any size for benchmarks: a real model, and codes scaled up from real ones.
 
 The label bits are those of :mod:`scaled_codes`, the look bits those of :mod:`look_codes`. The files of the entries do
-not exist.
+not exist. ``python benchmarks/large_index.py FOLDER CODES N`` makes one of N entries, for several benchmarks.
 """
 
 import hashlib
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -86,3 +87,7 @@ def make_index(folder: Path, authors_codes: Path, n_entries: int) -> None:
     given = read(authors_codes, N_BITS)[1]
     label = scale(given, n_entries)
     fill(folder, CodePair(label, looks_of(label, given)))
+
+
+if __name__ == "__main__":
+    make_index(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
