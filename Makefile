@@ -39,10 +39,17 @@ check: $(READY)
 
 bench: $(READY)
 	@test -d "$(DDSH_DATA)/ddsh-author-codes" || { echo "make bench needs the authors' codes: DDSH_DATA=FOLDER WITH ddsh-author-codes make bench"; exit 2; }
-	@missed=0; for file in scaled_codes kernels evaluate startup service; do \
-		$(BIN)/python benchmarks/$$file.py $(DDSH_DATA)/ddsh-author-codes $(if $(QUICK),$$(test $$file = scaled_codes || echo --quick)) || missed=1; done; \
-		$(BIN)/python benchmarks/report.py results $(if $(QUICK),--quick) || missed=1; \
-		test -n "$(QUICK)" || for file in bqp index train; do $(BIN)/python benchmarks/$$file.py || missed=1; done; exit $$missed
+	@rm -rf build/bench-index && mkdir -p build
+	$(BIN)/python benchmarks/large_index.py build/bench-index $(DDSH_DATA)/ddsh-author-codes $(if $(QUICK),100000,1000000)
+	@missed=0; quick="$(if $(QUICK),--quick)"; codes="$(DDSH_DATA)/ddsh-author-codes"; \
+		test -n "$(QUICK)" || for file in scaled_codes look_codes; do \
+			$(BIN)/python benchmarks/$$file.py $$(test $$file = look_codes || echo $$codes) || missed=1; done; \
+		for file in kernels evaluate; do $(BIN)/python benchmarks/$$file.py $$codes $$quick || missed=1; done; \
+		for file in startup service; do $(BIN)/python benchmarks/$$file.py $$codes $$quick --index build/bench-index || missed=1; done; \
+		$(BIN)/python benchmarks/report.py results $$quick || missed=1; \
+		for file in train encode; do $(BIN)/python benchmarks/$$file.py $$quick || missed=1; done; \
+		test -n "$(QUICK)" || for file in bqp index; do $(BIN)/python benchmarks/$$file.py || missed=1; done; \
+		test -n "$(QUICK)" || $(BIN)/python benchmarks/speed_table.py; rm -rf build/bench-index; exit $$missed
 
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/fuzz.py $(or $(RUNS),2100000)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from json_file import json_file
 from numpy.typing import NDArray
 from scipy.io import loadmat
 from threadpoolctl import threadpool_limits
@@ -92,8 +93,9 @@ def main() -> int:
     parser.add_argument("codes", type=Path, nargs="?")
     parser.add_argument("--quick", action="store_true", help="fewer queries and items")
     parser.add_argument("--memory", type=int, nargs=2, help="measure memory only: numbers of queries and items")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--out", type=Path, help="JSON file; beside this one, or in build/ with --quick")
     given = parser.parse_args()
+    out = given.out or json_file(__file__, quick=given.quick)
     if given.memory:
         measure_memory(*given.memory)
         return 0
@@ -124,7 +126,7 @@ def main() -> int:
         print(f"{name}: {row}")
     for line in missed:
         print(f"missed: {line}")
-    given.out.write_text(json.dumps({"rows": rows, "missed": missed}, indent=2, ensure_ascii=False) + "\n")
+    out.write_text(json.dumps({"rows": rows, "missed": missed}, indent=2, ensure_ascii=False) + "\n")
     return 1 if missed else 0
 
 

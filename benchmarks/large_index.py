@@ -1,20 +1,23 @@
-"""Search indexes of any size for benchmarks: a real model, and codes scaled up from those of the authors.
+"""Search indexes of any size for benchmarks: a real model, and codes scaled up from real ones.
 
-The label bits are those of :mod:`scaled_codes`, the look bits are random. The files of the entries do not exist.
+The label bits are those of :mod:`scaled_codes`, the look bits those of :mod:`look_codes`. The files of the entries do
+not exist. ``python benchmarks/large_index.py FOLDER CODES N`` makes one of N entries, for several benchmarks.
 """
 
 import hashlib
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from look_codes import looks_of
 from scaled_codes import read, scale
 
 import ddsh
-from ddsh.codes import BinaryCodes, CodePair
+from ddsh.codes import CodePair
 from ddsh.search.indexer import pack_codes
 from ddsh.search.local import LocalStore
 
@@ -52,7 +55,7 @@ def fill(folder: Path, codes: CodePair) -> None:
     def images() -> Iterator[tuple[object, ...]]:
         for row, path in enumerate(paths):
             values = (row, path, row, row, "{}")
-            yield (*values, 1, checksum(*values))
+            yield (*values, 1, checksum(*values), checksum(NAMES[row % 10]))
 
     database = sqlite3.connect(folder / "catalogue.sqlite")
     with closing(database), database:
@@ -60,8 +63,12 @@ def fill(folder: Path, codes: CodePair) -> None:
         for name, _ in triggers:
             database.execute(f"DROP TRIGGER {name}")
         database.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", contents())
-        database.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", images())
+        database.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?, ?)", images())
         database.executemany("INSERT INTO labels VALUES (?, ?)", ((row, NAMES[row % 10]) for row in range(len(packed))))
+        for kind, name in enumerate(NAMES):
+            ids = range(kind, len(packed), len(NAMES))
+            total = (name, len(ids), sum(ids))
+            database.execute("INSERT INTO label_totals VALUES (?, ?, ?, ?)", (*total, checksum(*total)))
         database.execute("INSERT INTO commits VALUES (1, ?)", ("0" * 16,))
         for _, sql in triggers:
             database.execute(sql)
@@ -77,6 +84,10 @@ def checksum(*values: object) -> int:
 def make_index(folder: Path, authors_codes: Path, n_entries: int) -> None:
     """Make an index in a new folder."""
     ddsh.ImageSearch.create(folder, train_model()).close()
-    label = scale(read(authors_codes, N_BITS)[1], n_entries)
-    look = BinaryCodes(np.random.default_rng(1).integers(0, 256, (n_entries, LOOK_BITS // 8), np.uint8), LOOK_BITS)
-    fill(folder, CodePair(label, look))
+    given = read(authors_codes, N_BITS)[1]
+    label = scale(given, n_entries)
+    fill(folder, CodePair(label, looks_of(label, given)))
+
+
+if __name__ == "__main__":
+    make_index(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from joblib.externals.loky import get_reusable_executor
+from json_file import json_file
 
 from ddsh.report import read_folder, write_report
 
@@ -35,8 +36,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, nargs="?", default=Path("results"))
     parser.add_argument("--quick", action="store_true", help="one experiment only")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--out", type=Path, help="JSON file; beside this one, or in build/ with --quick")
     given = parser.parse_args()
+    out = given.out or json_file(__file__, quick=given.quick)
     results, _ = read_folder(given.results)
     first = [results[0].experiment] if given.quick else []
     rows: list[dict[str, Any]] = []
@@ -60,7 +62,7 @@ def main() -> int:
         print(row)
     for line in missed:
         print(f"missed: {line}")
-    given.out.write_text(json.dumps({"reports": rows, "missed": missed}, indent=2) + "\n")
+    out.write_text(json.dumps({"reports": rows, "missed": missed}, indent=2) + "\n")
     return 1 if missed else 0
 
 

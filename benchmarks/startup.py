@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from json_file import json_file
 from large_index import make_index
 from PIL import Image
 
@@ -41,8 +42,9 @@ def main() -> int:
     parser.add_argument("codes", type=Path)
     parser.add_argument("--quick", action="store_true", help="100,000 entries instead of a million, fewer runs")
     parser.add_argument("--index", type=Path, help="an index that large_index.py made")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--out", type=Path, help="JSON file; beside this one, or in build/ with --quick")
     given = parser.parse_args()
+    out = given.out or json_file(__file__, quick=given.quick)
     compileall.compile_dir(Path(ddsh.__file__).parent, quiet=1)
     with tempfile.TemporaryDirectory() as folder:
         index = given.index or Path(folder) / "index"
@@ -73,7 +75,7 @@ def main() -> int:
         print(f"{name}: {value} s")
     for line in missed:
         print(f"missed: {line}")
-    given.out.write_text(json.dumps({"seconds": least, "missed": missed}, indent=2) + "\n")
+    out.write_text(json.dumps({"seconds": least, "missed": missed}, indent=2) + "\n")
     return 1 if missed else 0
 
 

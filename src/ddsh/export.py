@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ddsh.backbones.network import HashNetwork
     from ddsh.model import Model
 
-__all__ = ["export_onnx"]
+__all__ = ["export_encoder", "export_onnx"]
 
 
 def export_onnx(model: "Model", path: str | os.PathLike[str]) -> None:
@@ -37,26 +37,82 @@ def export_onnx(model: "Model", path: str | os.PathLike[str]) -> None:
     network = model.network
     if network is None:
         raise InvalidInput(f"{model.name} trained no network, so there is nothing to export as ONNX.")
+    facts = {"n_bits": model.n_bits, "fingerprint": model.fingerprint, **model.preprocessing}
+    _write(_exportable(network), network.backbone, ("outputs", "bits"), facts, path)
+
+
+def export_encoder(model: "Model", path: str | os.PathLike[str]) -> None:
+    """Write the network of a model to an ONNX file, with everything that label bits and look bits are computed from.
+
+    The file takes ``pixels`` as that of :func:`export_onnx` does. It returns ``outputs``, if the model trained a
+    network, and the features of the look bits, ``look_0`` and so on, as
+    :meth:`ddsh.backbones.network.Network.finish_with_look` does.
+
+    Parameters
+    ----------
+    model : Model
+        A fitted model with look bits that trained a network, or that has look bits only.
+    path : path
+        The file to write.
+    """
+    import torch
+    from torch import Tensor, nn
+
+    if model.look is None or model.backbone is None or (model.network is None and model.method is not None):
+        raise InvalidInput(
+            f"{model.name} has no look bits, or label bits from features; its encoder cannot be exported."
+        )
+    stages = model.look.stages
+
+    class WithLook(nn.Module):
+        """The network with the outputs of the hash layer, if it has one, and the features of look bits."""
+
+        def __init__(self, network: nn.Module, head: nn.Module | None) -> None:
+            super().__init__()
+            self.network, self.head = network, head
+
+        def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
+            """Return everything that the codes are computed from."""
+            network: Any = self.network
+            found: tuple[Tensor, ...] = network.finish_with_look(network.begin(pixels, 0), 0, stages)
+            return found if self.head is None else (self.head(found[-1]), *found)
+
+    if model.network is None:
+        network, head = _plain(model.backbone.build()), None
+    else:
+        trained: Any = _plain(model.network)
+        network, head = trained.backbone, trained.head
+    names = (*(() if head is None else ("outputs",)), *(f"look_{number}" for number in range(len(stages) + 1)))
+    with torch.no_grad():
+        _write(WithLook(network, head).eval(), network, names, {"fingerprint": model.fingerprint}, path)
+
+
+def _write(
+    module: "nn.Module",
+    network: Any,  # noqa: ANN401 -- a Network; importing it would import PyTorch
+    names: tuple[str, ...],
+    facts: dict[str, Any],
+    path: str | os.PathLike[str],
+) -> None:
+    """Export a module that takes the pixels of a network."""
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtra("The export", " and ".join(missing), "export")
     import torch
 
-    backbone = network.backbone
-    pixels = torch.zeros((2, backbone.image_size, backbone.image_size, backbone.n_channels), dtype=torch.uint8)
+    pixels = torch.zeros((2, network.image_size, network.image_size, network.n_channels), dtype=torch.uint8)
     with _quiet():
         program = torch.onnx.export(
-            _exportable(network),
+            module,
             (pixels,),
             input_names=["pixels"],
-            output_names=["outputs", "bits"],
+            output_names=list(names),
             dynamic_shapes=({0: torch.export.Dim("n")},),
             dynamo=True,
             verbose=False,
         )
     assert program is not None, "the exporter returns a program"
     content: Any = program.model_proto
-    facts = {"n_bits": model.n_bits, "fingerprint": model.fingerprint, **model.preprocessing}
     for name, value in facts.items():
         content.metadata_props.add(key=f"ddsh.{name}", value=str(value))
     with atomic_write(path) as file:
@@ -67,8 +123,6 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
     """Return a copy for the exporter, with the bits as a second output."""
     import torch
     from torch import Tensor, nn
-
-    from ddsh.backbones.layers import LocalResponseNorm, fold_batch_norm
 
     class WithBits(nn.Module):
         """The network with two outputs: real outputs and bits."""
@@ -82,13 +136,22 @@ def _exportable(network: "HashNetwork") -> "nn.Module":
             outputs = self.network(pixels)
             return outputs, (outputs > 0).to(torch.uint8)
 
+    return WithBits(_plain(network)).eval()
+
+
+def _plain(network: "nn.Module") -> "nn.Module":
+    """Return a copy on the CPU with batch normalisation folded into it, of layers that the exporter knows."""
+    from torch import nn
+
+    from ddsh.backbones.layers import LocalResponseNorm, fold_batch_norm
+
     plain = fold_batch_norm(network).cpu()
     for module in list(plain.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, LocalResponseNorm):
                 # PyTorch's layer with the same values; it divides alpha by the width of the window.
                 setattr(module, name, nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0))
-    return WithBits(plain).eval()
+    return plain
 
 
 @contextmanager

@@ -111,6 +111,19 @@ def test_ctrl_c_stops_the_service_and_a_token_allows_changes(serve):
     assert "token-of" not in line + errors
 
 
+def test_several_processes_stop_together(serve):
+    process, line = serve("--processes", "2")
+    port = int(re.search(r":(\d+)\.", line)[1])
+    for _ in range(10):
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            connection.request("GET", "/ready")
+            assert connection.getresponse().status == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    assert process.stderr.read() == ""  # which ends when no process has it open any more
+    _until_refused(port)
+
+
 def test_log_lines_are_json_and_have_the_id_of_the_request(serve):
     process, line = serve("--access-log", "--log-json")
     port = int(re.search(r":(\d+)\.", line)[1])

@@ -3,6 +3,7 @@
 Modules of this package import only Typer; a command imports what it needs when it is called.
 """
 
+import os
 import signal
 import sys
 from typing import Annotated, NoReturn
@@ -63,6 +64,7 @@ def main() -> NoReturn:
     """Run the command line; an error of the input or the system is one line and exit code 2."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: temporary files are removed
     reuse_freed_memory()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for them in every installed package
     message, code = "", 0
     try:
         returned = app(standalone_mode=False)

@@ -15,7 +15,6 @@ from ddsh.cli.options import (
     ImageSize,
     IndexAddress,
     Json,
-    LookBits,
     MissingLookBits,
     Ray,
     RayCommand,

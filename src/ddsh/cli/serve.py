@@ -23,8 +23,9 @@ MaxDecode = Annotated[float, typer.Option(help="Maximum CPU time to decode an im
 Timeout = Annotated[float, typer.Option(help="Seconds to receive a request, and seconds to process it.")]
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Threads that encode uploaded images.")]
 MaxWaiting = Annotated[int, typer.Option(min=0, max=10_000, help="Uploads that may wait for a thread.")]
-MaxConnections = Annotated[int, typer.Option(min=1, help="Maximum number of open connections.")]
-MaxPerClient = Annotated[int, typer.Option(min=1, help="Maximum number of open connections from one address.")]
+MaxConnections = Annotated[int, typer.Option(min=1, help="Maximum number of open connections of a process.")]
+MaxPerClient = Annotated[int, typer.Option(min=1, help="The same from one address.")]
+Processes = Annotated[int, typer.Option(min=1, max=256, help="Processes that answer requests; each loads the index.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Write log lines as JSON.")]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every request.")]
 
@@ -34,6 +35,7 @@ _PACKAGES = {
     "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
     "cachetools": "cachetools",
+    "orjson": "orjson",
 }
 
 
@@ -52,12 +54,13 @@ def serve(
     max_waiting: MaxWaiting = 32,
     max_connections: MaxConnections = 512,
     max_connections_per_client: MaxPerClient = 128,
+    processes: Processes = 1,
     access_log: AccessLog = False,
     log_json: LogJson = False,
 ) -> None:
     """Serve a search index over HTTP: a search page and an API."""
-    import logging
     import os
+    from functools import partial
     from importlib.util import find_spec
 
     from ddsh.errors import MissingExtra
@@ -68,7 +71,7 @@ def serve(
 
     from ddsh.service import Settings, find_token
     from ddsh.service import serve as serve_index
-    from ddsh.service.log_format import JsonFormatter, RequestIdFilter
+    from ddsh.service.log_format import configure_logging
 
     def announce(server: "ServerInfo") -> None:
         """Print the URL, and a warning if other machines can reach it."""
@@ -81,11 +84,8 @@ def serve(
         n_images = "1 image" if server.n_images == 1 else f"{server.n_images:,} images"
         typer.echo(f"Serving {n_images} ({server.n_bits} bits, {access}) at {server.url}. Press Ctrl-C to stop.")
 
-    handler = logging.StreamHandler()
-    handler.addFilter(RequestIdFilter())
-    text = logging.Formatter("%(asctime)s %(levelname)s %(request_id)s %(message)s")
-    handler.setFormatter(JsonFormatter() if log_json else text)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    configure = partial(configure_logging, as_json=log_json)
+    configure()
     settings = Settings(
         token=None if read_only else find_token(os.environ, token_file),
         allowed_hosts=tuple(allow_host or ()),
@@ -98,4 +98,13 @@ def serve(
         max_connections=max_connections,
         max_connections_per_client=max_connections_per_client,
     )
-    serve_index(index, host, port, settings, access_log=access_log, on_start=announce)
+    serve_index(
+        index,
+        host,
+        port,
+        settings,
+        processes=processes,
+        access_log=access_log,
+        on_start=announce,
+        configure_process=configure,
+    )

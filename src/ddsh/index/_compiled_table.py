@@ -88,6 +88,13 @@ class CompiledTable:
             within = self.kernels.table_within
             return find_within(lambda query: within(self.arrays, skip, query, self.n_bits, radius), queries)
         nearest = self.kernels.table_nearest
+        if len(queries) == 1:  # every step counts that costs as much as the search itself
+            rows, distances, count = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(1, np.int64)
+            nearest(self.arrays, skip, queries, self.n_bits, k, radius, rows, distances, count)
+            n_found = count.item()
+            if n_found < k:
+                rows, distances = rows[:n_found], distances[:n_found]
+            return np.array((0, n_found)), rows, distances
         return find_nearest(
             lambda some, k, *out: nearest(self.arrays, skip, some, self.n_bits, k, radius, *out), queries, k
         )

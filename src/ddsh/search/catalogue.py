@@ -122,6 +122,21 @@ _FILES = "SELECT images.id, path, sha256, n_bytes, mtime_ns FROM images JOIN con
 _INTACT = f"{_CONTENT_INTACT} AND {_IMAGE_INTACT}"
 _CODES = f"SELECT images.id, code, {_INTACT} FROM images JOIN contents ON contents.id = content"  # noqa: S608
 _CODES_OF = f"{_CODES} WHERE images.id IN (SELECT value FROM json_each(?))"  # noqa: S608
+# Everything that belongs to some entries, with a row for each label. Checksums are compared in Python, because calling
+# a Python function from SQL for each row takes longer.
+_ENTRIES = """
+SELECT images.id, images.path, content, mtime_ns, metadata, images.checksum, label_sum,
+    sha256, n_bytes, width, height, code, look, contents.checksum, label
+FROM json_each(?) AS wanted CROSS JOIN images ON images.id = wanted.value JOIN contents ON contents.id = content
+LEFT JOIN labels ON image = images.id
+"""
+# The other files with the content of an image, and that content.
+_COPIES = """
+SELECT own.id, own.path, own.content, own.mtime_ns, own.metadata, own.checksum,
+    sha256, n_bytes, width, height, code, look, contents.checksum, other.id
+FROM images AS own JOIN contents ON contents.id = own.content JOIN images AS other ON other.content = own.content
+WHERE own.id = ?
+"""
 # Each draw from [0, 1) selects the next id at or after its place; the first ids fill up what was drawn twice.
 _SAMPLE = """
 WITH drawn AS (
@@ -312,14 +327,21 @@ class Catalogue:
     def entries(self, ids: Iterable[int]) -> list[Entry]:
         """Return entries in the order of the ids; unknown ids are skipped."""
         wanted = [int(number) for number in ids]
-        labels = self._labels_of(wanted)
-        rows = self._all(
-            f"SELECT images.id, path, sha256, n_bytes, width, height, mtime_ns, metadata, {_INTACT} FROM images"  # noqa: S608
-            " JOIN contents ON contents.id = content WHERE images.id IN (SELECT value FROM json_each(?))",
-            json.dumps(wanted),
-        )
+        rows: dict[int, Any] = {}
+        labels: dict[int, list[str]] = {}
+        for row in self._all(_ENTRIES, json.dumps(list(dict.fromkeys(wanted)))):
+            rows[row[0]] = row
+            if row[-1] is not None:
+                labels.setdefault(row[0], []).append(row[-1])
         found, folder = {}, str(self._folder)
-        for number, path, sha256, n_bytes, width, height, mtime_ns, metadata in self._intact(rows):
+        for number, path, content, mtime_ns, metadata, image_sum, label_sum, *rest, content_sum, _ in rows.values():
+            sha256, n_bytes, width, height, code, look = rest
+            intact = image_sum == _image_sum(number, path, content, mtime_ns, metadata)
+            if not intact or content_sum != _content_sum(sha256, n_bytes, width, height, code, look):
+                raise self._damaged(f"image {number} does not fit its checksum")
+            own = labels.get(number, ())
+            if label_sum != sum(map(_label_sum, own)):
+                raise self._damaged(f"the labels of image {number} do not fit their checksum")
             found[number] = Entry(
                 number,
                 os.path.join(folder, path),  # noqa: PTH118 -- for every hit, and pathlib takes ten times as long
@@ -328,7 +350,7 @@ class Catalogue:
                 width,
                 height,
                 mtime_ns,
-                labels.get(number, ()),
+                tuple(sorted(own)),
                 _shown(metadata, number),
             )
         return [found[number] for number in wanted if number in found]
@@ -365,6 +387,17 @@ class Catalogue:
     def has_content(self, sha256: bytes) -> bool:
         """Return whether some content is stored."""
         return bool(self._all("SELECT 1 FROM contents WHERE sha256 = ?", sha256))
+
+    def copies_of(self, image: int) -> tuple[bytes, bytes, list[int]] | None:
+        """Return the checksum of an image's file, its code, and the ids of all images with this content, ascending."""
+        rows = self._all(_COPIES, image)
+        if not rows:
+            return None
+        *own, image_sum = rows[0][:6]
+        *content, content_sum = rows[0][6:13]
+        if image_sum != _image_sum(*own) or content_sum != _content_sum(*content):
+            raise self._damaged(f"image {image} does not fit its checksum")
+        return content[0], content[4], sorted(row[-1] for row in rows)
 
     def code_of(self, image: int) -> bytes | None:
         """Return the code of an image."""
@@ -682,6 +715,24 @@ def _register(connection: sqlite3.Connection) -> None:
 
 def _checksum(*values: object) -> int:
     return zlib.crc32(b"\0".join([value if isinstance(value, bytes) else str(value).encode() for value in values]))
+
+
+def _image_sum(number: int, path: str, content: int, mtime_ns: int, metadata: str) -> int:
+    """Return the checksum of a row of images; the same as :func:`_checksum`, in half of the time."""
+    return zlib.crc32(f"{number}\0{path}\0{content}\0{mtime_ns}\0{metadata}".encode())
+
+
+def _content_sum(sha256: bytes, n_bytes: int, width: int, height: int, code: bytes, look: bytes) -> int | None:
+    """Return the checksum of a row of contents, None if a value has another type."""
+    try:
+        return zlib.crc32(b"".join((sha256, f"\0{n_bytes}\0{width}\0{height}\0".encode(), code, b"\0", look)))
+    except TypeError:
+        return None
+
+
+@functools.lru_cache(10_000)
+def _label_sum(label: str) -> int:
+    return _checksum(label)
 
 
 def _shown(metadata: str, image: int) -> Any:  # noqa: ANN401 -- JSON of the user

@@ -32,6 +32,7 @@ from ddsh.search.indexer import (
     read_sample,
 )
 from ddsh.search.layout import MAX_POINTS, MapLayout, lay_out
+from ddsh.search.onnx_encoder import OnnxEncoder, write_encoder
 from ddsh.search.results import (
     AddReport,
     Hit,
@@ -54,6 +55,8 @@ WAIT_SECONDS = 5.0
 
 _MAX_COMPARED = 16  # files that a search reads to tell equal pixels from equal codes
 _CACHED_CHECKSUMS = 10_000
+_WORTH_EXPORTING = 500  # images that PyTorch encodes in about the time that exporting a network takes
+_COMPARED_WITH_ONNX = 64
 # Without the address of the index: clients of the service read it, too.
 _NOT_CALIBRATED = "Similarities in per cent were not learned for this order; learn them with: ddsh index upgrade INDEX"
 
@@ -90,6 +93,8 @@ class _CurrentModel:
     folder: Path
     calibration: Calibration | None
     model: Model | None
+    encoder: OnnxEncoder | None = None
+    may_have_encoder: bool = True
 
 
 class ImageSearch:
@@ -261,7 +266,7 @@ class ImageSearch:
             with writer.transaction():
                 for folder in roots:
                     writer.add_root(folder)
-            return Indexer(writer, self.load_model(), decode).add(items, on_progress)
+            return Indexer(writer, self._encoder_for(items), decode).add(items, on_progress)
 
     def change_labels(self, changes: LabelChange | Iterable[LabelChange]) -> LabelReport:
         """Give labels to images and take labels from them, all at once.
@@ -448,6 +453,24 @@ class ImageSearch:
             check_fingerprint(self.address, "its own model folder", manifest.fingerprint, fingerprint)
         return opened
 
+    def _encoder_for(self, items: Sequence[NewImage]) -> Model | OnnxEncoder:
+        """Return what encodes images that are to be added; many of them are worth an encoder for onnxruntime."""
+        current = self._current()
+        encoder = self._encoder_of(current)
+        if isinstance(encoder, Model) and len(items) >= _WORTH_EXPORTING and self._device in ("auto", "cpu"):
+            with self._loading:
+                sample = read_sample(items, encoder.prepare, _COMPARED_WITH_ONNX)
+                current.encoder = write_encoder(encoder, current.folder, sample)
+        return current.encoder or encoder
+
+    def _encoder_of(self, current: _CurrentModel) -> Model | OnnxEncoder:
+        """Return the encoder for onnxruntime if there is one, else the model with its network."""
+        with self._loading:
+            if current.may_have_encoder and self._device in ("auto", "cpu"):
+                current.encoder = OnnxEncoder.open(current.folder, Model.read_manifest(current.folder))
+            current.may_have_encoder = False
+            return current.encoder or self._network_of(current)
+
     def _network_of(self, current: _CurrentModel) -> Model:
         """Return the model with its network."""
         with self._loading:
@@ -567,11 +590,17 @@ class ImageSearch:
                 calibration = None
             if request.min_similarity is not None and calibration is None:
                 raise InvalidInput(_NOT_CALIBRATED)
-            sha256 = request.sha256 if request.own is None else self.entry(request.own).sha256
             # The file itself, then its copies. Their codes are stored, so that they are equal to the query's.
-            same = self._store.ids_with(bytes.fromhex(sha256)) if sha256 else []
-            same.sort(key=lambda number: (number != request.own, number))
-            code = self._store.code_of(same[0]) if same and code is None else code
+            if request.own is not None:
+                stored = self._store.copies_of(request.own)
+                if stored is None:
+                    raise InvalidInput(f"No image has the id {request.own}.")
+                sha256, code, same = stored
+                same.sort(key=lambda number: (number != request.own, number))
+            else:
+                sha256 = bytes.fromhex(request.sha256 or "")
+                same = self._store.ids_with(sha256) if sha256 else []
+                code = self._store.code_of(same[0]) if same and code is None else code
             if code is None:
                 return None
             weight = self._weight(calibration, code, None if same else familiarity)
@@ -587,8 +616,8 @@ class ImageSearch:
             hits = self._hits(code, found, similar, same, request.own)
         if calibration is not None:
             hits = [hit for hit in hits if (hit.similarity or 0) >= least]
-        checksums = bytes.fromhex(sha256 or ""), pixels
-        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], pack_codes(code)[0].tobytes(), *checksums, familiarity)
+        packed = pack_codes(code)[0].tobytes()
+        query = QueryCode(bytes.fromhex(model.fingerprint)[:8], packed, sha256, pixels, familiarity)
         return _Found(hits, code, order, query)
 
     def _encode_query(self, request: "_Request", current: _CurrentModel) -> tuple[CodePair | None, float | None, bytes]:
@@ -602,7 +631,7 @@ class ImageSearch:
             return CodePair.from_packed(packed, self.n_bits, self.look_bits), image.familiarity, image.pixels
         if request.own is not None or (sha256 and self._store.ids_with(bytes.fromhex(sha256))):
             return None, None, b""
-        decoded, model = as_image(image), self._network_of(current)
+        decoded, model = as_image(image), self._encoder_of(current)
         code, familiarity = model.encode_with_familiarity([model.prepare(decoded)])
         return code, None if familiarity is None else float(familiarity[0]), _pixel_checksum(decoded)
 
@@ -630,7 +659,7 @@ class ImageSearch:
         bits = found.codes.main.bits()
         texts = (bits + ord("0")).tobytes().decode("ascii")  # those of all hits, one after the other
         rows, places = np.nonzero(bits != code.main.bits())
-        flipped = [part.tolist() for part in np.split(places, np.searchsorted(rows, np.arange(1, len(bits))))]
+        flipped, ends = tuple(places.tolist()), np.searchsorted(rows, np.arange(len(bits) + 1)).tolist()
         nothing = [None] * len(bits)
         distances: list[int] = found.distances.tolist()
         columns = (found.label_distances, found.look_distances, similar)
@@ -650,7 +679,7 @@ class ImageSearch:
             row = row_of[entry.id]
             text = texts[row * bits.shape[1] : (row + 1) * bits.shape[1]]
             facts = labels[row], looks[row], shares[row]
-            hits.append(Hit(entry, distances[row], text, tuple(flipped[row]), *facts))
+            hits.append(Hit(entry, distances[row], text, flipped[ends[row] : ends[row + 1]], *facts))
         return hits
 
     def _mark_equal_pixels(self, hits: Sequence[Hit], query: QueryCode) -> list[Hit]:
@@ -729,6 +758,10 @@ class ImageSearch:
             index=self._store.index_name,
             generation=generation,
         )
+
+    def label_counts(self) -> dict[str, int]:
+        """Return the number of images with each label, by label."""
+        return self._store.label_counts()
 
     def verify(self) -> list[str]:
         """Read everything that is stored, compare checksums, and return what is wrong; one line each."""

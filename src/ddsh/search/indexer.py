@@ -33,6 +33,7 @@ from ddsh.images import (
 )
 from ddsh.model import Model
 from ddsh.search.duplicates import tiny_copy
+from ddsh.search.onnx_encoder import OnnxEncoder
 from ddsh.search.results import AddReport, RefreshReport
 from ddsh.search.store import Content, StoredFile, StoreWriter, check_metadata
 
@@ -128,13 +129,15 @@ class Indexer:
     ----------
     writer : StoreWriter
         Write access to the store.
-    model : Model
+    model : Model or OnnxEncoder
         The model.
     decode : callable
         Decodes the content of an image file.
     """
 
-    def __init__(self, writer: StoreWriter, model: Model, decode: Callable[[bytes], Image] = decode_image) -> None:
+    def __init__(
+        self, writer: StoreWriter, model: Model | OnnxEncoder, decode: Callable[[bytes], Image] = decode_image
+    ) -> None:
         self._writer, self._model, self._decode = writer, model, decode
         self._lock = Lock()  # files are read in several threads, which look up what is stored
 

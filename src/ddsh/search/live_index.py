@@ -66,6 +66,8 @@ class LiveIndex:
             return self._index
         if self._state is None or not catalogue.has_state(self._state):
             self._load(catalogue)
+            if state == self._state:
+                return self._index
         changes = catalogue.codes() if self._state is None else catalogue.changes(self._state)
         gone = changes.gone[self._index.contains(changes.gone)]
         if len(gone):

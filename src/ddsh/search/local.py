@@ -399,6 +399,12 @@ class LocalStore(Store):
             code = self._catalogue.code_of(image)
             return None if code is None else self._unpack([code])
 
+    def copies_of(self, image: int) -> tuple[bytes, CodePair, list[int]] | None:
+        """Return the checksum of an entry's file, its codes, and the ids of all entries with this content."""
+        with self.snapshot():
+            found = self._catalogue.copies_of(image)
+            return None if found is None else (found[0], self._unpack([found[1]]), found[2])
+
     def codes(self, ids: Sequence[int]) -> tuple[list[int], CodePair | None]:
         """Return the ids that are known, in their order, and the codes of these."""
         with self.snapshot():

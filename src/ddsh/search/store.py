@@ -460,6 +460,17 @@ class Store(ABC):
     def code_of(self, image: int) -> CodePair | None:
         """Return the codes of an entry."""
 
+    def copies_of(self, image: int) -> tuple[bytes, CodePair, list[int]] | None:
+        """Return the checksum of an entry's file, its codes, and the ids of all entries with this content, ascending.
+
+        A store may do it at once; the caller reads one :meth:`snapshot`.
+        """
+        entries, code = self.entries([image]), self.code_of(image)
+        if not entries or code is None:
+            return None
+        sha256 = bytes.fromhex(entries[0].sha256)
+        return sha256, code, self.ids_with(sha256)
+
     @abstractmethod
     def codes(self, ids: Sequence[int]) -> tuple[list[int], CodePair | None]:
         """Return the ids that are known, in their order, and the codes of these; no codes if there are none."""

@@ -10,13 +10,19 @@ from ddsh.search import ImageSearch
 from ddsh.service.error_handlers import EXCEPTION_HANDLERS
 from ddsh.service.handlers import ServiceState
 from ddsh.service.middleware import ServiceMiddleware
+from ddsh.service.removed_items import RemovedItems
 from ddsh.service.routes import router
 from ddsh.service.settings import Settings
 
 __all__ = ["create_app"]
 
 
-def create_app(search: ImageSearch, settings: Settings, hosts: frozenset[str] | None = None) -> FastAPI:
+def create_app(
+    search: ImageSearch,
+    settings: Settings,
+    hosts: frozenset[str] | None = None,
+    removed: RemovedItems | None = None,
+) -> FastAPI:
     """Create the FastAPI application.
 
     Parameters
@@ -28,13 +34,15 @@ def create_app(search: ImageSearch, settings: Settings, hosts: frozenset[str] | 
     hosts : frozenset of str, optional
         Accepted names in the ``Host`` header, see :func:`ddsh.service.middleware.allowed_hosts`.
         All are accepted by default.
+    removed : RemovedItems, optional
+        Removed images that can be restored; by default those that this application removes.
 
     Returns
     -------
     FastAPI
         The application.
     """
-    state = ServiceState(search, settings)
+    state = ServiceState(search, settings, removed)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

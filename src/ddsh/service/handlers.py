@@ -15,10 +15,10 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Depends, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from ddsh.errors import BrokenImage, DdshError, InvalidInput, UnknownName
@@ -119,9 +119,11 @@ class ServiceState:
         The search index.
     settings : Settings
         Limits and access token.
+    removed : RemovedItems, optional
+        Images that were removed through another process of the same service.
     """
 
-    def __init__(self, search: ImageSearch, settings: Settings) -> None:
+    def __init__(self, search: ImageSearch, settings: Settings, removed: RemovedItems | None = None) -> None:
         self.search, self.settings = search, settings
         self.metrics = Metrics()
         self.decoder = Decoder(settings, self.metrics.decoding.observe)
@@ -133,7 +135,8 @@ class ServiceState:
         pools |= {"thumbnails": self.thumbnails, "changes": self.changes}
         for name, pool in pools.items():
             self.metrics.queue.labels(name).set_function(partial(getattr, pool, "n_requests"))
-        self.removed = RemovedItems(search)
+        self._own_removed = RemovedItems(search)
+        self.removed = removed or self._own_removed
         self.info: ExpiringValue[SearchInfo] = ExpiringValue(search.info)
 
         @cache_bytes(_THUMBNAIL_CACHE_BYTES, key=lambda entry, side: (entry.sha256, side))
@@ -158,7 +161,7 @@ class ServiceState:
         self.decoder.close()
         for pool in (self.encoding, self.reading, self.thumbnails, self.changes):
             pool.close()
-        self.removed.close()
+        self._own_removed.close()
 
 
 async def get_state(request: Request) -> ServiceState:
@@ -175,11 +178,14 @@ async def search_again(parameters: Annotated[RepeatedSearchParameters, Query()],
 
     def search() -> Response:
         """Search with the codes of the query."""
-        if parameters.id is not None:
-            if state.search.ids(parameters.id - 1, 1) != [parameters.id]:
-                raise _unknown(parameters.id)
+        if parameters.id is None:
+            return _search(state, QueryCode.from_text(parameters.query or ""), parameters)
+        try:
             return _search(state, parameters.id, parameters)
-        return _search(state, QueryCode.from_text(parameters.query or ""), parameters)
+        except InvalidInput:
+            if state.search.ids(parameters.id - 1, 1) != [parameters.id]:
+                raise _unknown(parameters.id) from None
+            raise
 
     return await state.reading.run_in_slot(search)
 
@@ -453,6 +459,8 @@ def _search(
     if parameters.offset + parameters.k > MAX_OFFSET:
         raise HTTPException(422, f"offset and k must be {MAX_OFFSET:,} together at most; filter the results instead.")
     labels = state.info.get().labels if parameters.label else {}
+    if any(label not in labels for label in parameters.label):  # perhaps it was given a moment ago
+        labels = state.search.label_counts()
     for label in parameters.label:
         if label not in labels:
             if len(labels) <= _MAX_SUGGESTED_LABELS:  # finding a similar name among very many is slow
@@ -505,7 +513,7 @@ def _search(
         "query": "" if result.query is None else result.query.to_text(),
         "seconds": round(time.perf_counter() - started, 6),
     }
-    return Response(to_json(content), media_type="application/json")
+    return Response(orjson.dumps(content), media_type="application/json")
 
 
 def _get_entry(search: ImageSearch, image: int) -> Entry:

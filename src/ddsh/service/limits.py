@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from ddsh.service.error_handlers import retry_later
@@ -56,9 +57,10 @@ class BoundedPool:
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in a thread and return its result; the caller holds a :meth:`slot`."""
         context = copy_context()  # log lines of the thread have the id of the request
-        future = self._threads.submit(lambda: context.run(function, *args, **kwargs))
+        call = partial(context.run, function, *args, **kwargs)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._timeout)
+            async with asyncio.timeout(self._timeout):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except TimeoutError:
             raise retry_later(f"The request took longer than {self._timeout:g} seconds; try again later.") from None
 

@@ -6,7 +6,7 @@ import re
 import secrets
 from contextvars import ContextVar
 
-__all__ = ["JsonFormatter", "RequestIdFilter", "choose_request_id", "request_id"]
+__all__ = ["JsonFormatter", "RequestIdFilter", "choose_request_id", "configure_logging", "request_id"]
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Id of the request that the current task or thread works for."""
@@ -45,3 +45,12 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields, default=str)
+
+
+def configure_logging(*, as_json: bool) -> None:
+    """Write log lines with request ids to the standard error, as text or as JSON."""
+    handler = logging.StreamHandler()
+    handler.addFilter(RequestIdFilter())
+    text = logging.Formatter("%(asctime)s %(levelname)s %(request_id)s %(message)s")
+    handler.setFormatter(JsonFormatter() if as_json else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from threading import Lock
 
 from ddsh.errors import DdshError
 from ddsh.search import ImageSearch, RemovedImage
@@ -17,7 +18,7 @@ MAX_REMOVED = 5000
 
 
 class RemovedItems:
-    """Removes images and restores them; one thread at a time may use it.
+    """Removes images and restores them; any number of threads may use it.
 
     They are remembered in memory. The files of uploads stay in the folder of the index as long; when the time is over,
     the next change deletes them, or the end of the service.
@@ -33,24 +34,27 @@ class RemovedItems:
     def __init__(self, search: ImageSearch, clock: Callable[[], float] = time.monotonic) -> None:
         self._search, self._clock = search, clock
         self._removed: dict[int, tuple[float, RemovedImage]] = {}
+        self._lock = Lock()
 
     def remove(self, ids: Iterable[int]) -> tuple[list[int], list[int]]:
         """Remove images and return their ids, and the ids that are not in the index."""
-        taken, missing = self._search.take_out(ids)
-        now = self._clock()
-        for image in taken:
-            self._removed.pop(image.entry.id, None)  # restored and removed again: now it is the last one
-            self._removed[image.entry.id] = now, image
-        self._forget_old(now)
+        with self._lock:
+            taken, missing = self._search.take_out(ids)
+            now = self._clock()
+            for image in taken:
+                self._removed.pop(image.entry.id, None)  # restored and removed again: now it is the last one
+                self._removed[image.entry.id] = now, image
+            self._forget_old(now)
         return [image.entry.id for image in taken], missing
 
     def restore(self, ids: Iterable[int]) -> tuple[list[int], list[int]]:
         """Restore removed images and return their ids, and the ids that cannot be restored any more."""
-        self._forget_old(self._clock())
         wanted = sorted(set(ids))
-        restored = self._search.restore(self._removed[number][1] for number in wanted if number in self._removed)
-        for number in restored:
-            del self._removed[number]
+        with self._lock:
+            self._forget_old(self._clock())
+            restored = self._search.restore(self._removed[number][1] for number in wanted if number in self._removed)
+            for number in restored:
+                del self._removed[number]
         return restored, sorted(set(wanted) - set(restored))
 
     def close(self) -> None:

@@ -8,17 +8,21 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from ddsh.errors import DdshError
+from ddsh.memory import reuse_freed_memory
 from ddsh.search import ImageSearch
 from ddsh.service.app import create_app
 from ddsh.service.connections import limited_protocol
 from ddsh.service.middleware import ACCESS_LOGGER, allowed_hosts, is_loopback
+from ddsh.service.processes import further_processes, share_removed_items, stop_with_parent
+from ddsh.service.removed_items import RemovedItems
 from ddsh.service.settings import Settings
 
 __all__ = ["ServerInfo", "create_server", "listen", "serve"]
@@ -58,8 +62,10 @@ def serve(
     port: int,
     settings: Settings,
     *,
+    processes: int = 1,
     access_log: bool = False,
     on_start: Callable[[ServerInfo], None] | None = None,
+    configure_process: Callable[[], None] | None = None,
 ) -> None:
     """Serve a search index until SIGTERM or Ctrl-C; requests in progress are completed.
 
@@ -73,35 +79,69 @@ def serve(
         Port to listen on; 0 chooses a free port.
     settings : Settings
         Limits and access token.
+    processes : int
+        Number of processes that answer requests; each has a copy of the index in memory, and what one of them changes
+        the others see at their next search.
     access_log : bool
         Log every request.
     on_start : callable, optional
         Called when the socket listens and the index is open.
+    configure_process : callable, optional
+        A function of a module that is called first in every further process, such as to configure logging.
     """
     # uvicorn handles SIGTERM while it runs; before and after that, it is a normal exit.
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with listen(host, port) as listener:
+        with listen(host, port) as listener, _open(index, settings) as search, ExitStack() as stack:
             address, actual_port = listener.getsockname()[:2]
-            hosts = allowed_hosts(address, settings.allowed_hosts)
-            # An answer must not be late because a writer held the lock for too long.
-            with ImageSearch.open(index, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2)) as search:
-                search.load_model()  # the first upload need not wait for it
-                server = create_server(create_app(search, settings, hosts), settings, access_log=access_log)
-                if on_start:
-                    url = f"http://[{address}]:{actual_port}" if ":" in address else f"http://{address}:{actual_port}"
-                    on_start(
-                        ServerInfo(
-                            url,
-                            is_loopback(address),
-                            len(search),
-                            search.n_bits + search.look_bits,
-                            read_only=settings.read_only,
-                        )
+            hosts, removed = allowed_hosts(address, settings.allowed_hosts), RemovedItems(search)
+            search.load_model()  # the first upload need not wait for it
+            server = create_server(create_app(search, settings, hosts, removed), settings, access_log=access_log)
+            stack.callback(removed.close)
+            if processes > 1:
+                access = stack.enter_context(share_removed_items(removed))
+                facts = listener, index, settings, hosts, access, access_log, configure_process
+                stack.enter_context(further_processes(processes - 1, _serve_further, *facts))
+            if on_start:
+                url = f"http://[{address}]:{actual_port}" if ":" in address else f"http://{address}:{actual_port}"
+                on_start(
+                    ServerInfo(
+                        url,
+                        is_loopback(address),
+                        len(search),
+                        search.n_bits + search.look_bits,
+                        read_only=settings.read_only,
                     )
-                server.run([listener])
+                )
+            server.run([listener])
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _serve_further(
+    listener: socket.socket,
+    index: str | os.PathLike[str],
+    settings: Settings,
+    hosts: frozenset[str] | None,
+    access: Callable[[], Any],
+    access_log: bool,
+    configure: Callable[[], None] | None,
+) -> None:
+    """Serve in a spawned process; the first one has the socket and the removed images."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    stop_with_parent()
+    reuse_freed_memory()
+    if configure is not None:
+        configure()
+    with _open(index, settings) as search:
+        search.load_model()
+        create_server(create_app(search, settings, hosts, access()), settings, access_log=access_log).run([listener])
+
+
+def _open(index: str | os.PathLike[str], settings: Settings) -> ImageSearch:
+    """Open an index. An answer must not be late because a writer held the lock for too long."""
+    return ImageSearch.open(index, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2))
 
 
 @contextmanager
