@@ -1,6 +1,6 @@
 """ADSH: asymmetric deep supervised hashing."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from ddsh.methods.training import Training
 
 __all__ = ["ADSH"]
 
-_Floats = NDArray[np.float64]
+_Floats: TypeAlias = NDArray[np.float64]
 
 
 class ADSH(DeepHasher):

@@ -74,7 +74,7 @@ class BiHalf(DeepHasher):
         features = torch.from_numpy(self._features_before[rows]).to(outputs)
         features = features - torch.from_numpy(self._features_before.mean(0)).to(outputs)
         features = functional.normalize(features)
-        codes: Tensor = _BiHalfLayer.apply(outputs, self.gamma / outputs.numel())
+        codes: Tensor = _BiHalfLayer.apply(outputs, self.gamma / outputs.numel())  # type: ignore[no-untyped-call]
         return (codes @ codes.T / self.n_bits - features @ features.T).square().mean()
 
 

@@ -107,4 +107,4 @@ def divide_head(network: HashNetwork) -> None:
     mask = (part == torch.arange(n_bits)[:, None]).to(weight)
     with torch.no_grad():
         weight.mul_(mask)
-    weight.register_hook(lambda gradient: gradient * mask)
+    weight.register_hook(lambda gradient: gradient * mask)  # type: ignore[no-untyped-call]
