@@ -77,6 +77,7 @@ class ADSH(DeepHasher):
         inputs="images",
         deviations=("encoding is by the network alone; the learned codes of the database are an attribute",),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=36, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("gamma",)
 
