@@ -56,7 +56,7 @@ class FeatureBatches:
 def train_head(method: DeepHasher, features: NDArray[np.float32], labels: Labels) -> torch.nn.Linear:
     """Return the hash layer of a method, trained on features."""
     stub = Network(8, features.shape[1], mean=np.zeros(1), std=np.ones(1))
-    stub.stages = list  # type: ignore[assignment]  # all stages are frozen
+    stub.stages = list  # type: ignore[method-assign]  # all stages are frozen
     method.model_ = HashNetwork(stub, method.n_bits, method.seed)
     method._features_before = features
     method._begin_fit(labels)
@@ -96,9 +96,11 @@ def main() -> None:
                 scores.append("diverged")
                 continue
             with torch.inference_mode():
-                parts = ("query", "database")
-                codes = [BinaryCodes.from_outputs(head(torch.from_numpy(features[part])).numpy()) for part in parts]
-            scores.append(f"{ddsh.score(*codes, labels['query'], labels['database']).map:.3f}")
+                query, database = (
+                    BinaryCodes.from_outputs(head(torch.from_numpy(features[part])).numpy())
+                    for part in ("query", "database")
+                )
+            scores.append(f"{ddsh.score(query, database, labels['query'], labels['database']).map:.3f}")
         row = ", ".join(f"{rate:g}: {score}" for rate, score in zip(given.rates, scores, strict=True))
         print(f"{name} ({time.process_time() - begun:.0f} s): {row}", flush=True)
 

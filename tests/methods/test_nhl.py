@@ -66,7 +66,7 @@ def test_every_prefix_of_the_codes_separates_the_classes(images):
     X, labels = images
     training = Training(epochs=10, learning_rate=0.1, final_lr=0.01, batch_size=30, momentum=0.9)
     backbone = Backbone("small-grey", image_size=8)
-    codes = NHL(12, lengths=(4, 8), backbone=backbone, training=training).fit(X, labels).encode(X)
+    codes = NHL(12, lengths=(4, 8), base="dsh", backbone=backbone, training=training).fit(X, labels).encode(X)
     for length in (4, 8, 12):
         first = codes.first(length)
         assert first.n_bits == length

@@ -166,8 +166,8 @@ class DeepHasher(Hasher):
 
     def search_space(self, labels: Labels) -> dict[str, SearchRange]:
         """Return the parameters that ``ddsh tune`` varies: those of the training schedule, and weights of the loss."""
-        schedule = {f"training.{name}": factor for name, factor in SEARCHED.items()}
-        return schedule | dict.fromkeys(self.loss_weights, 10.0)
+        space: dict[str, SearchRange] = {f"training.{name}": factor for name, factor in SEARCHED.items()}
+        return space | dict.fromkeys(self.loss_weights, 10.0)
 
     def adapted(self, labels: Labels, given: Collection[str] | None = None) -> Self:
         """Return a copy with a schedule for few images; see :meth:`Hasher.adapted`."""

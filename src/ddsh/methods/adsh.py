@@ -1,6 +1,6 @@
 """ADSH: asymmetric deep supervised hashing."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from ddsh.methods.training import Training
 
 __all__ = ["ADSH"]
 
-_Floats = NDArray[np.float64]
+_Floats: TypeAlias = NDArray[np.float64]
 
 
 class ADSH(DeepHasher):
@@ -77,6 +77,7 @@ class ADSH(DeepHasher):
         inputs="images",
         deviations=("encoding is by the network alone; the learned codes of the database are an attribute",),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=36, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("gamma",)
 

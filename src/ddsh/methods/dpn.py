@@ -31,7 +31,7 @@ class DPN(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed, also of the codes of the classes.
 
@@ -52,7 +52,8 @@ class DPN(DeepHasher):
         inputs="images",
         deviations=("codes of classes from a Hadamard matrix; not updated", "a rate that falls geometrically"),
     )
-    default_training = Training(epochs=12, learning_rate=0.05, final_lr=5e-4, batch_size=64, momentum=0.9, flip=True)
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class DSCH(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed.
 
@@ -60,6 +60,7 @@ class DSCH(DeepHasher):
         inputs="images",
         deviations=("another network", "weights add up to the code length; search by the plain Hamming distance"),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 

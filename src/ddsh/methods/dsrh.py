@@ -36,7 +36,7 @@ class DSRH(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed.
 
@@ -57,6 +57,7 @@ class DSRH(DeepHasher):
         inputs="images",
         deviations=("another network", "whole mini-batches are ranked", "a rate that falls geometrically"),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
     loss_weights = ("balance",)

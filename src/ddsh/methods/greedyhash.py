@@ -33,7 +33,7 @@ class GreedyHash(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed.
 
@@ -54,6 +54,7 @@ class GreedyHash(DeepHasher):
         inputs="images",
         deviations=("a rate that falls geometrically", "binary cross-entropy for several labels"),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.01, final_lr=1e-4, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("quantisation",)
 

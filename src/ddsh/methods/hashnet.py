@@ -43,7 +43,7 @@ class HashNet(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed.
 
@@ -64,6 +64,7 @@ class HashNet(DeepHasher):
         inputs="images",
         deviations=("tanh sharpens with every mini-batch instead of in stages", "a rate that falls geometrically"),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.01, final_lr=1e-4, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 

@@ -90,7 +90,8 @@ class HingeLoss(PairLoss):
     Parameters
     ----------
     margin : float
-        m, above 0 and at most 1: similar codes of c bits may differ in (1 - m) c / 2 of them, dissimilar ones may agree in as many.
+        m, above 0 and at most 1: similar codes of c bits may differ in (1 - m) c / 2 of them, and dissimilar ones may
+        agree in as many.
     """
 
     margin: float = 0.5

@@ -19,8 +19,8 @@ from ddsh.methods.training import Training
 
 __all__ = ["NHL"]
 
-BASES = ("csq", "dhn", "dpn", "dpsh", "dsh", "dsrh", "dtsh", "greedyhash", "hashnet")
-"""Methods whose loss is enough: they have no steps of their own between epochs or after training."""
+BASES = ("dhn", "dpsh", "dsh", "dsrh", "dtsh", "greedyhash", "hashnet")
+"""Methods without steps of their own between epochs, and without codes of classes, which would differ by length."""
 
 
 class NHL(DeepHasher):
@@ -40,7 +40,7 @@ class NHL(DeepHasher):
         Code length, the longest.
     lengths : sequence of int
         Lengths that are trained beside `n_bits`; longer ones are left out.
-    base : {"csq", "dhn", "dpn", "dpsh", "dsh", "dsrh", "dtsh", "greedyhash", "hashnet"}
+    base : {"dhn", "dpsh", "dsh", "dsrh", "dtsh", "greedyhash", "hashnet"}
         Method whose loss is used, with its default parameters.
     distillation : float
         Weight of the distillation from longer to shorter codes.
@@ -76,7 +76,7 @@ class NHL(DeepHasher):
         n_bits: int = 48,
         *,
         lengths: Sequence[int] = (12, 24, 32),
-        base: str = "csq",
+        base: str = "hashnet",
         distillation: float = 1.0,
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,

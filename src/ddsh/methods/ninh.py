@@ -38,7 +38,7 @@ class NINH(DeepHasher):
     backbone : str or Backbone
         The network to train.
     training : Training, optional
-        Training schedule.
+        Training schedule; the default's rate is provisional.
     seed : int
         Random seed.
 
@@ -59,6 +59,7 @@ class NINH(DeepHasher):
         inputs="images",
         deviations=("another network", "no piece-wise threshold", "a rate that falls geometrically"),
     )
+    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
 
@@ -107,4 +108,4 @@ def divide_head(network: HashNetwork) -> None:
     mask = (part == torch.arange(n_bits)[:, None]).to(weight)
     with torch.no_grad():
         weight.mul_(mask)
-    weight.register_hook(lambda gradient: gradient * mask)
+    weight.register_hook(lambda gradient: gradient * mask)  # type: ignore[no-untyped-call]
