@@ -45,6 +45,7 @@ def test_an_example_runs(path, tmp_path):
     assert run("-W", "error", path, cwd=tmp_path)
 
 
+@pytest.mark.cluster
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java (Debian: openjdk-17-jre-headless)")
 def test_the_example_of_spark_runs_on_a_cluster(tmp_path):
     pytest.importorskip("pyspark", reason="PySpark is not installed")

@@ -114,6 +114,7 @@ def test_killed_workers_and_drivers_change_nothing(model, photos, draw, tmp_path
     assert before.items() <= {path.name: path.stat().st_ino for path in out.glob("part-*")}.items()
 
 
+@pytest.mark.cluster
 def test_files_and_archives_come_into_a_store_once_and_in_order(model, photos, archive, tmp_path):
     driver = _start(TO_STORE, model, tmp_path / "index", photos, photos, archive, archive)
     said, problems = driver.communicate(timeout=900)

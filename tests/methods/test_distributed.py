@@ -21,9 +21,14 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERRO
 
 
 def _start(launcher, out, prefix=()):
-    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), "--no-calibration", "--out", str(out)]
+    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), *LONG, "--no-calibration"]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT, start_new_session=True
+        [*command, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
     )
 
 
@@ -113,6 +118,7 @@ def two_hosts():
             subprocess.run(["ip", "netns", "del", name], check=True)
 
 
+@pytest.mark.cluster
 def test_two_hosts_that_share_no_folder_learn_the_same_and_survive_a_kill(tmp_path, undisturbed, two_hosts):
     outs = [tmp_path / name / "model" for name in two_hosts]
     rendezvous = ["--nnodes=2", "--nproc-per-node=1", "--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-id=test"]
