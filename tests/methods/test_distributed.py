@@ -13,15 +13,14 @@ import pytest
 pytest.importorskip("torch")
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-TRAIN = (
-    "train sample --bits 8 --look-bits 0 --backbone small-grey --image-size 8 --n-train 200 --epochs 6 --batch-size 10"
-)
+TRAIN = "train sample --bits 8 --look-bits 0 --backbone small-grey --image-size 8 --n-train 200 --no-calibration"
+LONG = ["--epochs", "20", "--batch-size", "10"]  # long enough to be killed in time
 ONE_HOST = ["--standalone", "--nproc-per-node=2", "--max-restarts=1"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def _start(launcher, out, prefix=()):
-    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), *LONG, "--no-calibration"]
+    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), *LONG]
     return subprocess.Popen(
         [*command, "--out", str(out)],
         stdout=subprocess.PIPE,
