@@ -120,7 +120,7 @@ def two_hosts():
 @pytest.mark.cluster
 def test_two_hosts_that_share_no_folder_learn_the_same_and_survive_a_kill(tmp_path, undisturbed, two_hosts):
     outs = [tmp_path / name / "model" for name in two_hosts]
-    rendezvous = ["--nnodes=2", "--nproc-per-node=1", "--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-id=test"]
+    rendezvous = ["--nnodes=2", "--nproc-per-node=1", "--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-id=test"]
     rendezvous += ["--rdzv-endpoint=10.77.0.1:29400"]
     hosts = [
         _start(
