@@ -164,7 +164,7 @@ def _add(writer: StoreWriter, row: Mapping[str, Any]) -> None:
 class _ShardWorker:
     """An actor of Ray Data: encodes a shard, and writes its part or returns it."""
 
-    def __init__(self, model_files: "ray.ObjectRef[dict[str, bytes]]", out: str | None, device: str) -> None:
+    def __init__(self, model_files: Any, out: str | None, device: str) -> None:  # noqa: ANN401 -- an ObjectRef
         self._encoder = ShardEncoder(ray.get(model_files), device)
         self._parts = None if out is None else Parts(out)
 
