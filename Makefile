@@ -2,6 +2,7 @@
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench [QUICK=1]: the benchmarks;  make lock: renew constraints.txt
 # make fuzz [RUNS=2100000]: fuzz every parser and the HTTP edge;  make faults: full disks, flipped bits, kills (as root)
+# make cluster: Ray, Spark (needs Java) and torchrun on two hosts (as root)
 # make docs: build the documentation into build/site;  make dist: build the wheel and the source archive
 # make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
@@ -10,7 +11,7 @@ READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check bench fuzz faults docs dist tables lock clean
+.PHONY: help demo test browser check bench fuzz cluster faults docs dist tables lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -53,6 +54,9 @@ bench: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/fuzz.py $(or $(RUNS),2100000)
+
+cluster: $(READY)
+	$(BIN)/python -m pytest -q -m cluster
 
 faults: $(READY)
 	$(BIN)/python tests/faults/full_disk.py

@@ -237,7 +237,7 @@ def make_codes(folder: Path, n: int, n_queries: int, look_bits: int) -> tuple[Co
     rng = np.random.default_rng(0)
     codes = database[rng.permutation(len(database))[:n]] if n < len(database) else scale(database, n)
     queries = queries[rng.permutation(len(queries))[:n_queries]]
-    look = [None, None]
+    look: list[BinaryCodes | None] = [None, None]
     if look_bits:
         look = [
             BinaryCodes(rng.integers(0, 256, (len(each), look_bits // 8), np.uint8), look_bits)

@@ -26,10 +26,15 @@ print(len(outputs))
 """
 
 
-def run(*arguments, cwd):
+def run(*arguments, cwd, timeout=300):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     outcome = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
     assert outcome.returncode == 0, outcome.stderr
     return outcome.stdout
@@ -40,10 +45,11 @@ def test_an_example_runs(path, tmp_path):
     assert run("-W", "error", path, cwd=tmp_path)
 
 
+@pytest.mark.cluster
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java (Debian: openjdk-17-jre-headless)")
 def test_the_example_of_spark_runs_on_a_cluster(tmp_path):
     pytest.importorskip("pyspark", reason="PySpark is not installed")
-    said = run(SPARK, cwd=tmp_path)
+    said = run(SPARK, cwd=tmp_path, timeout=900)
     assert said.splitlines() == ["40 images encoded in 4 shards", "the codes are those of this process: True"]
 
 

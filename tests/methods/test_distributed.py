@@ -13,17 +13,21 @@ import pytest
 pytest.importorskip("torch")
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-TRAIN = (
-    "train sample --bits 8 --look-bits 0 --backbone small-grey --image-size 8 --n-train 200 --epochs 6 --batch-size 10"
-)
+TRAIN = "train sample --bits 8 --look-bits 0 --backbone small-grey --image-size 8 --n-train 200 --no-calibration"
+LONG = ["--epochs", "20", "--batch-size", "10"]  # long enough to be killed in time
 ONE_HOST = ["--standalone", "--nproc-per-node=2", "--max-restarts=1"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def _start(launcher, out, prefix=()):
-    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), "--no-calibration", "--out", str(out)]
+    command = [*prefix, *TORCHRUN, *launcher, "-m", "ddsh", *TRAIN.split(), *LONG]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT, start_new_session=True
+        [*command, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
     )
 
 
@@ -113,9 +117,10 @@ def two_hosts():
             subprocess.run(["ip", "netns", "del", name], check=True)
 
 
+@pytest.mark.cluster
 def test_two_hosts_that_share_no_folder_learn_the_same_and_survive_a_kill(tmp_path, undisturbed, two_hosts):
     outs = [tmp_path / name / "model" for name in two_hosts]
-    rendezvous = ["--nnodes=2", "--nproc-per-node=1", "--max-restarts=1", "--rdzv-backend=c10d", "--rdzv-id=test"]
+    rendezvous = ["--nnodes=2", "--nproc-per-node=1", "--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-id=test"]
     rendezvous += ["--rdzv-endpoint=10.77.0.1:29400"]
     hosts = [
         _start(

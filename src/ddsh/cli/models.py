@@ -194,8 +194,8 @@ def train(
     checkpoints = out / "checkpoints"
     start = time.perf_counter()
     # torchrun sets these variables: every process trains, and the first one reports and saves. After one was killed,
-    # torchrun --max-restarts starts all of them again.
-    resume = resume or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    # torchrun --max-restarts starts all of them again; the count of restarts is that of a host, which may still be 0.
+    resume = resume or os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
     n_processes, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if rank == 0:
         _explain(

@@ -5,11 +5,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet
 
-from ddsh.distributed.shards import Shard
+from ddsh.distributed.shards import Shard, open_file_system
 from ddsh.errors import ArtefactError
 from ddsh.model import Model
 from ddsh.storage import Manifest, atomic_write
@@ -67,7 +66,7 @@ class Parts:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._files, self._folder = fsspec.core.url_to_fs(address)
+        self._files, self._folder = open_file_system(address)
 
     def begin(self, manifest: EncodingManifest) -> set[int]:
         """Write the manifest, or compare it with the one that is there, and return the numbers of finished shards.
@@ -97,9 +96,14 @@ class Parts:
         if "://" not in self.address:
             with atomic_write(f"{self._folder}/{name}") as file:
                 file.write(data)
-        else:
+            return
+        try:
             self._files.makedirs(self._folder, exist_ok=True)
             self._files.pipe_file(f"{self._folder}/{name}", data)
+        except OSError as error:
+            raise ArtefactError(
+                f"{self.address}/{name} cannot be written ({error}); run the same command to continue."
+            ) from error
 
 
 def to_parquet(table: pa.Table) -> bytes:

@@ -20,7 +20,7 @@ from ddsh.datasets import Skipped
 from ddsh.distributed.encoder import ShardEncoder, read_model
 from ddsh.distributed.parts import EncodingManifest, Parts, from_parquet, to_parquet
 from ddsh.distributed.shards import Shard
-from ddsh.errors import DdshError, MissingExtra, Unavailable
+from ddsh.errors import ArtefactError, DdshError, MissingExtra, Unavailable
 from ddsh.model import Model
 from ddsh.search.address import open_store
 from ddsh.search.store import Content, StoreWriter
@@ -164,17 +164,22 @@ def _add(writer: StoreWriter, row: Mapping[str, Any]) -> None:
 class _ShardWorker:
     """An actor of Ray Data: encodes a shard, and writes its part or returns it."""
 
-    def __init__(self, model_files: "ray.ObjectRef[dict[str, bytes]]", out: str | None, device: str) -> None:
+    def __init__(self, model_files: Any, out: str | None, device: str) -> None:  # noqa: ANN401 -- an ObjectRef
         self._encoder = ShardEncoder(ray.get(model_files), device)
         self._parts = None if out is None else Parts(out)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a shard; an error of the input comes back as text, because Ray would wrap it."""
         shard = Shard.from_json(row["shard"])
-        table = self._encoder.encode(shard)
-        if self._parts is not None:
-            self._parts.write(shard.number, table)
+        try:
+            table = self._encoder.encode(shard)
+            if self._parts is not None:
+                self._parts.write(shard.number, table)
+        except DdshError as error:
+            return {"failed": str(error), "n_images": 0, "broken": [], "reasons": [], "table": b""}
         broken = table.filter(pa.compute.is_valid(table["error"]))
         return {
+            "failed": "",
             "n_images": len(table) - len(broken),
             "broken": broken["address"].to_pylist(),
             "reasons": broken["error"].to_pylist(),
@@ -204,11 +209,10 @@ def _run(
             num_cpus=1,
             num_gpus=1 if kind == "GPU" else 0,
         )
-        try:
-            yield from results.iter_rows()
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            raise cause if isinstance(cause, DdshError) else error from None
+        for result in results.iter_rows():
+            if result["failed"]:
+                raise ArtefactError(result["failed"])
+            yield result
 
 
 @contextmanager

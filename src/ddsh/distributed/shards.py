@@ -23,7 +23,16 @@ from ddsh.datasets.table import TABLES, read_rows
 from ddsh.errors import BrokenImage, DataError, InvalidInput
 from ddsh.images import MAX_BYTES, is_image_name
 
-__all__ = ["SHARD_SIZE", "Shard", "ShardImage", "find_shards", "is_remote", "read_shard", "split_files"]
+__all__ = [
+    "SHARD_SIZE",
+    "Shard",
+    "ShardImage",
+    "find_shards",
+    "is_remote",
+    "open_file_system",
+    "read_shard",
+    "split_files",
+]
 
 SHARD_SIZE = 512
 """Default number of images of a shard that is a list of files; an interruption loses at most the shards at work."""
@@ -105,7 +114,7 @@ def find_shards(source: str, size: int = SHARD_SIZE) -> list[Shard]:
     DataError
         If there are no images, or the source cannot be read.
     """
-    files, path = _file_system(source)
+    files, path = open_file_system(source)
     with _reading(source):
         if "*" in source:
             names = sorted(files.glob(path))
@@ -154,7 +163,7 @@ def read_shard(shard: Shard) -> Iterator[ShardImage]:
         return
     for place, address in enumerate(shard.addresses):
         labels = tuple(shard.labels[place]) if shard.labels else ()
-        files, path = _file_system(address)
+        files, path = open_file_system(address)
         try:
             with _reading(address):
                 n_bytes = files.info(path)["size"]
@@ -173,7 +182,7 @@ def _read_archive(address: str) -> Iterator[ShardImage]:
 
     The label is in ``.cls``, the metadata in ``.json``. A damaged archive ends with an error of its own address.
     """
-    files, path = _file_system(address)
+    files, path = open_file_system(address)
     key, sample = "", dict[str, tuple[str, bytes]]()
     with _reading(address), files.open(path, "rb") as opened:
         try:
@@ -210,8 +219,16 @@ def _sample_images(address: str, sample: dict[str, tuple[str, bytes]]) -> Iterat
             yield ShardImage(f"{address}/{name}", data, labels=labels, metadata=metadata)
 
 
-def _file_system(address: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path in it."""
+def open_file_system(address: str) -> tuple[Any, str]:
+    """Return the file system of an address and the path in it.
+
+    Raises
+    ------
+    DataError
+        If there is none, or it cannot be reached.
+    InvalidInput
+        If the address has a password.
+    """
     if urlsplit(address).password is not None:  # it would be written down with every image
         raise InvalidInput(
             "Leave the password out of the address; give it in the settings of fsspec or its environment."
