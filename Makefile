@@ -2,6 +2,7 @@
 # make test: set up, then all checks and tests; as root on Debian also installs chromium, for tests in a browser
 # make check: ruff, mypy and the layer test only;  make bench [QUICK=1]: the benchmarks;  make lock: renew constraints.txt
 # make fuzz [RUNS=2100000]: fuzz every parser and the HTTP edge;  make faults: full disks, flipped bits, kills (as root)
+# make mutation [MUTANTS=0]: change codes, labels, scores, hash table and BQP in small ways and see whether a test notices
 # make docs: build the documentation into build/site;  make dist: build the wheel and the source archive
 # make tables: write the tables and figures of results/ into README and docs
 PYTHON ?= python3
@@ -10,7 +11,7 @@ READY := .venv/.ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check bench fuzz faults docs dist tables lock clean
+.PHONY: help demo test browser check bench fuzz faults mutation docs dist tables lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -52,6 +53,9 @@ faults: $(READY)
 	$(BIN)/python tests/faults/flipped_bits.py 200
 	$(BIN)/python tests/faults/power_loss.py
 	$(BIN)/python tests/faults/kills.py 200
+
+mutation: $(READY)
+	$(BIN)/python tests/mutation/mutants.py $(or $(MUTANTS),0)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
