@@ -104,6 +104,7 @@ def run_load(ours: Server, ports: tuple[int, int], n_entries: int, seconds: floa
     while any(client.is_alive() for client in clients):
         memory.append(memory_of(ours.process.pid))
         time.sleep(seconds / 100)
+    ours.connection.close()  # it was idle, so the service has closed it
     n_lost = 0
     for client in clients:
         for number, status in [*((each, 200) for each in client.own), *((each, 404) for each in client.removed)]:
