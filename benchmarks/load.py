@@ -30,6 +30,7 @@ TOKEN = "a-token-of-24-characters"  # noqa: S105 -- of a service that lives as l
 SHARES = {"search": 70, "upload": 15, "add": 8, "remove": 7}
 """Of 100 requests."""
 
+_IDLE_SECONDS = 3.0
 MAX_GROWTH = 1.1
 """Of the median memory of the last third of the run over that of the second."""
 
@@ -41,6 +42,7 @@ class Client(threading.Thread):
         super().__init__()
         self.ports, self.n_entries, self.until, self.seed = ports, n_entries, until, seed
         self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.last_used = dict.fromkeys(ports, 0.0)
         self.failures: list[str] = []
         self.own: set[int] = set()
         self.removed: set[int] = set()
@@ -73,6 +75,8 @@ class Client(threading.Thread):
         self, server: http.client.HTTPConnection, kind: str, method: str, path: str, body: bytes | None = None
     ) -> Any:  # noqa: ANN401 -- anything of JSON
         """Send a request; note its time and return the answer, or note the failure."""
+        if time.monotonic() - self.last_used[server.port] > _IDLE_SECONDS:
+            server.close()  # before the server does; the next request opens it again
         started = time.perf_counter()
         try:
             server.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"})
@@ -85,6 +89,7 @@ class Client(threading.Thread):
             server.close()
             return None
         self.seconds[kind].append(time.perf_counter() - started)
+        self.last_used[server.port] = time.monotonic()
         return json.loads(content)
 
 
