@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ddsh.codes import BinaryCodes
+from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import ArtefactError, InvalidInput
 
 lengths = st.integers(1, 200)
@@ -171,3 +171,35 @@ def test_the_first_bits_are_a_shorter_code(rng):
     for n_bits in (0, 21):
         with pytest.raises(InvalidInput, match="1 to 20 first bits"):
             codes.first(n_bits)
+
+
+def pair(n_items=3, label_bits=5, look_bits=12, seed=0):
+    bits = np.random.default_rng(seed).integers(0, 2, (n_items, label_bits + look_bits), np.uint8)
+    label, look = bits[:, :label_bits], bits[:, label_bits:]
+    return CodePair(*(BinaryCodes.from_bits(each) if each.shape[1] else None for each in (label, look)))
+
+
+@pytest.mark.parametrize(("label_bits", "look_bits"), [(5, 12), (5, 0), (0, 12)])
+def test_pairs_are_split_stacked_and_selected(label_bits, look_bits):
+    codes = pair(3, label_bits, look_bits)
+    parts = [each.packed for each in (codes.label, codes.look) if each is not None]
+    assert CodePair.from_packed(np.hstack(parts), label_bits, look_bits) == codes
+    assert CodePair.stack([codes[:1], codes[[1, 2]]]) == codes
+    assert len(codes) == 3
+    assert codes.main is (codes.label if label_bits else codes.look)
+
+
+def test_pairs_are_equal_if_both_codes_are():
+    codes = pair()
+    assert codes == pair()
+    assert codes != CodePair(codes.label, pair(seed=1).look)
+    assert codes != CodePair(pair(seed=1).label, codes.look)
+    assert codes != CodePair(codes.label, None)
+    assert codes != 3
+
+
+def test_a_pair_of_no_codes_or_of_different_numbers_is_refused():
+    with pytest.raises(InvalidInput, match="label bits, look bits or both"):
+        CodePair(None, None)
+    with pytest.raises(InvalidInput, match="3 codes of label bits but 2 of look bits"):
+        CodePair(pair(3).label, pair(2).look)

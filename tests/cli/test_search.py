@@ -286,6 +286,7 @@ def test_a_search_filters_by_labels_and_words_and_marks_the_image_itself(ddsh, f
     rest = json.loads(ddsh("search", made[0], "2", "--offset", 4, "--json").stdout)[0]["hits"]
     assert [hit["id"] for hit in rest] == [hit["id"] for hit in found["hits"]][4:]
     fails_in_one_line(ddsh("search", made[0], "2", "--min-similarity", 50), "not learned", "ddsh index upgrade")
+    fails_in_one_line(ddsh("search", made[0], "2", "--text", "\udcff"), "not text")
 
 
 def test_training_learns_similarities_that_a_search_shows(ddsh, rng, tmp_path):

@@ -561,6 +561,8 @@ class ImageSearch:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
         if not _is_id(offset) or offset < 0:
             raise InvalidInput(f"offset must be an integer, 0 or more; got {offset!r}.")
+        if text is not None and not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise InvalidInput("The words to filter by are not text; give them in UTF-8.")
         where = _filter(label, all_labels, text)
         own = _as_id(image) if _is_id(image) else None
         if own is None and sha256 is None:
