@@ -31,6 +31,7 @@ _LABEL_SHARE = 6
 
 # More results than that are sorted faster by NumPy than in a heap.
 _MAX_COMPILED = 1 << 12
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def check_by(by: object, label_bits: int, look_bits: int) -> By:
@@ -142,7 +143,9 @@ class PairIndex:
         if not label_bits and not look_bits:
             raise InvalidInput("An index needs label bits, look bits or both.")
         self.label_bits, self.look_bits = label_bits, look_bits
-        self.distance = PairDistance(label_bits, look_bits)
+        self.distance = distance = PairDistance(label_bits, look_bits)
+        self._rule = distance.label_weight, distance.near_label, distance.near_look, look_bits
+        self._largest = distance.largest
         self._label = index(label_bits) if label_bits else None
         self._look = ExactIndex(look_bits) if look_bits else None
         self._looks: tuple[CompiledTable, Words] | None = None
@@ -222,7 +225,7 @@ class PairIndex:
         by = check_by(by, self.label_bits, self.look_bits)
         k = max(1, len(self)) if k is None else k
         if by == "both":
-            return self._search_both(query, k, self.distance.largest if radius is None else radius, allowed)
+            return self._search_both(query, k, self._largest if radius is None else radius, allowed)
         first, codes = (self._label, query.label) if by == "label" else (self._look, query.look)
         assert first is not None, "check_by has checked it"
         assert codes is not None, "check_by has checked it"
@@ -301,9 +304,7 @@ class PairIndex:
         assert query.look is not None, "there are both codes"
         labels, looks, skip = self._label.codes.words, self._look.codes.words, self._label.skipped(rows)
         asked = to_words(query.label)[0], to_words(query.look)[0]
-        distance = self.distance
-        furthest = min(radius, distance.largest)
-        rule = distance.label_weight, distance.near_label, distance.near_look, self.look_bits, furthest
+        rule = *self._rule, min(radius, self._largest)
         best, count, covered = np.empty(k, np.uint64), 0, 0
         if isinstance(self._label, BucketsIndex):
             table = self._label.compiled_table(kernels)
@@ -321,8 +322,9 @@ class PairIndex:
                 rest, self.label_bits, looks[covered:], skip, *asked, rule, covered, best, count
             )
         found = np.sort(best[:count])
-        distances, looks_apart = np.divmod((found >> np.uint64(32)).astype(np.int64), self.look_bits + 1)
-        row = (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        keys, row = (found >> _HALF).view(np.int64), (found & _LOW).view(np.int64)
+        distances = keys // (self.look_bits + 1)
+        looks_apart = keys - distances * (self.look_bits + 1)
         labels_apart = np.bitwise_count(labels[row] ^ asked[0]).sum(axis=1, dtype=np.int64)
         return PairHits(self._label.ids_at(row), distances, labels_apart, looks_apart)
 
