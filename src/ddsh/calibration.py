@@ -238,7 +238,7 @@ def _distances(queries: CodePair, database: CodePair) -> dict[By, NDArray[np.int
         found["look"] = queries.look.hamming(database.look).astype(np.int64)
     if len(found) == 2:
         distance = PairDistance(queries.main.n_bits, queries.look.n_bits if queries.look is not None else 0)
-        found["both"] = distance.of(found["label"], found["look"]).astype(np.int64)
+        found["both"] = distance.of_all(found["label"], found["look"]).astype(np.int64)
     return found
 
 

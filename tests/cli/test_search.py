@@ -171,6 +171,11 @@ def test_a_folder_is_indexed_without_labels_and_without_a_model(ddsh, fails_in_o
     assert "10 images of 64 look bits" in outcome.stdout
     again = ddsh("index", photos, "--out", tmp_path / "index")
     assert "0 added, 10 known" in again.stdout
+    same = ddsh("index", photos, "--out", tmp_path / "index", "--look-bits", 64, "--backbone", "small")
+    assert "0 added, 10 known" in same.stdout
+    for option, other in {"--look-bits": 128, "--image-size": 999, "--kind": "faiss"}.items():
+        outcome = ddsh("index", photos, "--out", tmp_path / "index", option, other)
+        fails_in_one_line(outcome, f"got {other}. Leave it out")
     query = photos / "cat" / "3.png"
     (found,) = json.loads(ddsh("search", tmp_path / "index", query, "--by", "look", "--json").stdout)
     first = found["hits"][0]
@@ -180,7 +185,7 @@ def test_a_folder_is_indexed_without_labels_and_without_a_model(ddsh, fails_in_o
     assert "none (indexed without labels; search by look)" in ddsh("index", "info", tmp_path / "index").stdout
 
 
-def test_indexing_with_a_model_without_look_bits_adds_them(ddsh, photos, tmp_path):
+def test_indexing_with_a_model_without_look_bits_adds_them(ddsh, fails_in_one_line, photos, tmp_path):
     pytest.importorskip("torch")
     Model(LSH(16), "small", look_bits=0).fit(photos / "dog").save(tmp_path / "model")
     for _ in range(2):
@@ -188,6 +193,11 @@ def test_indexing_with_a_model_without_look_bits_adds_them(ddsh, photos, tmp_pat
         assert "10 images of 16 label and 128 look bits" in outcome.stdout, outcome.stderr
     outcome = ddsh("index", tmp_path / "model", photos, "--out", tmp_path / "plain", "--look-bits", 0)
     assert "10 images of 16 bits" in outcome.stdout
+    Model(LSH(16), "small", look_bits=64).fit(photos / "dog").save(tmp_path / "other")
+    outcome = ddsh("index", tmp_path / "other", photos, "--out", tmp_path / "more", "--look-bits", 32)
+    fails_in_one_line(outcome, "The model has 64 look bits; leave out --look-bits 32")
+    outcome = ddsh("index", "upgrade", tmp_path / "index", tmp_path / "other", "--look-bits", 32)
+    fails_in_one_line(outcome, "The model has 64 look bits")
     table = ddsh("search", tmp_path / "index", "1", "-k", 2).stdout
     assert "label bits" in table
     assert "look bits" in table

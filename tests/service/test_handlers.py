@@ -198,6 +198,14 @@ def test_samples_are_distinct_and_random(site):
     assert {item["id"] for item in site.get("/samples?n=100").json} == set(site.search.ids())
 
 
+def test_samples_can_be_limited_to_labels_and_words(site):
+    red = site.get("/samples?n=100&label=red").json
+    assert len(red) == 6
+    assert {item["labels"][0] for item in red} == {"red"}
+    assert {item["name"] for item in site.get("/samples?n=100&label=red&label=blue&text=4.PNG").json} == {"4.png"}
+    assert site.get("/samples?label=red&label=blue&all_labels=true").json == []
+
+
 def test_samples_are_found_where_most_ids_were_removed(run_service, index):
     with run_service(index, Settings()) as site:
         left = site.search.ids()[-4:]

@@ -92,6 +92,25 @@ def test_the_start_page_shows_statistics_and_samples(opened, site):
     assert page.locator(".card img").first.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 16
 
 
+def test_every_control_of_the_start_page_changes_what_is_shown(opened):
+    page = opened()
+    shown = page.locator("#controls select:visible, #controls input:visible")
+    assert [each.get_attribute("id") for each in shown.all()] == ["label", "text"]
+    page.get_by_label("Label", exact=True).select_option("red")
+    page.wait_for_function("() => location.hash.includes('label=red')")
+    rests(page)
+    assert page.locator(".card b").all_inner_texts() == ["red"] * 6
+    page.get_by_label("Words").fill("4.png")
+    page.get_by_label("Words").press("Enter")
+    page.wait_for_function("() => location.hash.includes('text=4.png')")
+    rests(page)
+    assert page.locator(".card").count() == 1
+    page.get_by_label("Words").fill("nothing like it")
+    page.get_by_label("Words").press("Enter")
+    title(page, "No images")
+    assert page.locator("#status").inner_text() == "No image with the label red with “nothing like it” is in the index."
+
+
 def test_an_upload_shows_results_with_distance_label_and_differing_bits(opened, site, photo):
     page = opened()
     choose(page, photo)

@@ -23,6 +23,7 @@ __all__ = [
     "Json",
     "LookBits",
     "MethodName",
+    "MissingLookBits",
     "ModelFolder",
     "NFrozen",
     "NQuery",
@@ -138,6 +139,12 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instea
 LookBits: TypeAlias = Annotated[
     int,
     typer.Option(min=0, max=1024, help="Number of bits for what images look like, learned without labels."),
+]
+MissingLookBits: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=1024, help="Number of bits for what images look like, if the model has none; 128 by default."
+    ),
 ]
 MethodName: TypeAlias = Annotated[str, typer.Option(help="Name of a method (see: ddsh methods), or module:Class.")]
 ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Folder of a trained model.")]

@@ -15,7 +15,7 @@ from ddsh.cli.options import (
     ImageSize,
     IndexAddress,
     Json,
-    LookBits,
+    MissingLookBits,
     Root,
     StoreCommand,
     writable_file,
@@ -150,7 +150,7 @@ def create(
             "--kind", help="auto, exact, faiss or buckets; hnsw (PostgreSQL) and ivf (Milvus) may miss some results."
         ),
     ] = "auto",
-    look_bits: LookBits = 128,
+    look_bits: MissingLookBits = None,
     backbone: BackboneName = None,
     image_size: ImageSize = None,
     root: Root = None,
@@ -177,6 +177,7 @@ def create(
     source = ImageSource.find(images, root)
     if has_store(out):
         opened = ImageSearch.open(out, model=Path(models[0]) if models else None, device=device)
+        _check_settings(opened, kind, look_bits, backbone, image_size)
     else:
         loaded = Model.load(models[0], device=device) if models else None
         opened = ImageSearch.create(
@@ -186,10 +187,34 @@ def create(
         _add(index, [source])
 
 
+def _check_settings(
+    index: "ImageSearch", kind: str, look_bits: int | None, backbone: str | None, image_size: int | None
+) -> None:
+    """Refuse settings that an index which is extended does not have."""
+    from ddsh.errors import InvalidInput
+
+    given: dict[str, object] = {}
+    present: dict[str, object] = {}
+    if kind != "auto":
+        given["kind"], present["kind"] = kind, index.info().index
+    if look_bits is not None:
+        given["look-bits"], present["look-bits"] = look_bits, index.look_bits
+    network = index.load_model().backbone if backbone or image_size else None
+    if backbone:
+        given["backbone"], present["backbone"] = backbone, None if network is None else network.name
+    if image_size:
+        given["image-size"], present["image-size"] = image_size, None if network is None else network.image_size
+    for name, value in given.items():
+        if value != present[name]:
+            raise InvalidInput(
+                f"{index.address} has --{name} {present[name]}; got {value}. Leave it out, or give another --out."
+            )
+
+
 def _with_look(
     model: "Model | None",
     source: ImageSource,
-    look_bits: int,
+    look_bits: int | None,
     backbone: str | None,
     image_size: int | None,
     device: str,
@@ -198,9 +223,13 @@ def _with_look(
     from ddsh.backbones import Backbone
     from ddsh.cli.progress import Progress
     from ddsh.errors import InvalidInput
+    from ddsh.look import LOOK_BITS
     from ddsh.model import LOOK_IMAGE_SIZE, Model
     from ddsh.search.indexer import list_images, read_sample
 
+    if model is not None and model.look_bits and look_bits not in (None, model.look_bits):
+        raise InvalidInput(f"The model has {model.look_bits} look bits; leave out --look-bits {look_bits}.")
+    look_bits = LOOK_BITS if look_bits is None else look_bits
     if model is None:
         size = LOOK_IMAGE_SIZE if backbone is None and image_size is None else image_size
         network = Backbone("efficientnet-lite0" if backbone is None else backbone, image_size=size, device=device)
@@ -275,7 +304,7 @@ def upgrade(
         Path | None,
         typer.Argument(help="Folder of the new model; without one, the present model gets what it lacks."),
     ] = None,
-    look_bits: LookBits = 128,
+    look_bits: MissingLookBits = None,
     remove_missing: Annotated[
         bool, typer.Option("--remove-missing", help="Remove images whose file is missing or changed.")
     ] = False,

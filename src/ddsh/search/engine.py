@@ -352,7 +352,7 @@ class ImageSearch:
         self,
         model: str | os.PathLike[str] | Model | None = None,
         *,
-        look_bits: int = LOOK_BITS,
+        look_bits: int | None = None,
         remove_missing: bool = False,
         on_progress: Progress | None = None,
     ) -> UpgradeReport:
@@ -366,8 +366,8 @@ class ImageSearch:
         ----------
         model : path or Model, optional
             The new model; by default the present one, which gets look bits or a calibration.
-        look_bits : int
-            Number of look bits to learn from the indexed images, if the model has none; 0 for none.
+        look_bits : int, optional
+            Number of look bits to learn from the indexed images, if the model has none: 128 by default, 0 for none.
         remove_missing : bool
             Remove images whose file is missing or changed, and which thus have no code of the new model. By default
             they prevent the switch.
@@ -377,10 +377,11 @@ class ImageSearch:
         Raises
         ------
         InvalidInput
-            If the model is the present one, or if files are missing.
+            If the model is the present one, if it has another number of look bits, or if files are missing.
         """
         present = self.load_model()
         if model is None and present.calibration is None and present.look_bits:
+            _check_look_bits(present, look_bits)
             from ddsh.search.index_calibration import calibrate_with_index
 
             with self._store.write():
@@ -407,7 +408,7 @@ class ImageSearch:
             self.load_model()
         return UpgradeReport(len(self), encoded + rest, removed, new.n_bits, new.look_bits)
 
-    def _model_for_upgrade(self, model: str | os.PathLike[str] | Model | None, look_bits: int) -> Model:
+    def _model_for_upgrade(self, model: str | os.PathLike[str] | Model | None, look_bits: int | None) -> Model:
         """Return another model than the present one, with look bits if it can have some."""
         if isinstance(model, Model):
             new = model
@@ -415,6 +416,8 @@ class ImageSearch:
             new = Model.load(self._store.model_folder if model is None else model, device=self._device)
         if model is None and new.look_bits:
             raise InvalidInput(f"{self.address} has look bits and similarities; give the model to upgrade to.")
+        _check_look_bits(new, look_bits)
+        look_bits = LOOK_BITS if look_bits is None else look_bits
         if look_bits and not new.look_bits and (new.backbone is not None or model is None):
             sample = read_sample([NewImage(file.path) for file in self._store.files()], new.prepare)
             if not sample:
@@ -559,7 +562,7 @@ class ImageSearch:
             raise InvalidInput(f"k must be an integer, 1 or more; got {k!r}.")
         if not _is_id(offset) or offset < 0:
             raise InvalidInput(f"offset must be an integer, 0 or more; got {offset!r}.")
-        where = Filter((label,) if isinstance(label, str) else tuple(label or ()), all_labels, text or "")
+        where = _filter(label, all_labels, text)
         own = _as_id(image) if _is_id(image) else None
         if own is None and sha256 is None:
             sha256 = image.sha256.hex() if isinstance(image, QueryCode) else _checksum(image)
@@ -792,7 +795,15 @@ class ImageSearch:
         """Return the next ids after one, ascending: one page of all images."""
         return self._store.ids(after, limit)
 
-    def sample(self, n: int, seed: int | None = None) -> list[int]:
+    def sample(
+        self,
+        n: int,
+        seed: int | None = None,
+        *,
+        label: str | Sequence[str] | None = None,
+        all_labels: bool = False,
+        text: str | None = None,
+    ) -> list[int]:
         """Return the ids of `n` random images, or of all images if there are fewer.
 
         Parameters
@@ -801,10 +812,17 @@ class ImageSearch:
             Number of images, 1 or more.
         seed : int, optional
             Equal seeds give equal samples while the index does not change.
+        label, all_labels, text
+            Return only images that these allow, as in :meth:`search`.
         """
         if not _is_id(n) or n < 1:
             raise InvalidInput(f"n must be an integer, 1 or more; got {n!r}.")
-        return self._store.sample(n, seed)
+        where = _filter(label, all_labels, text)
+        if not where:
+            return self._store.sample(n, seed)
+        matching = self._store.matching(where)
+        chosen: list[int] = np.random.default_rng(seed).permutation(matching)[:n].tolist()
+        return chosen
 
     def layout(self) -> MapLayout:
         """Return positions of all images on a map, or of a sample of 10,000; see :func:`ddsh.search.layout.lay_out`."""
@@ -821,6 +839,15 @@ class ImageSearch:
     def thumbnail(self, image: int, side: int = 256) -> bytes:
         """Return a small JPEG of an indexed image."""
         return thumbnail(self.entry(image).path, side)
+
+
+def _filter(label: str | Sequence[str] | None, all_labels: bool, text: str | None) -> Filter:
+    return Filter((label,) if isinstance(label, str) else tuple(label or ()), all_labels, text or "")
+
+
+def _check_look_bits(model: Model, look_bits: int | None) -> None:
+    if model.look_bits and look_bits not in (None, model.look_bits):
+        raise InvalidInput(f"The model has {model.look_bits} look bits; leave out look_bits={look_bits}.")
 
 
 def _manifest(model: Model, index: str) -> SearchManifest:

@@ -212,7 +212,13 @@ async def get_info(state: State) -> InfoResponse:
 
 async def get_samples(parameters: Annotated[SampleParameters, Query()], state: State) -> list[ItemResponse]:
     """Return random images of the index."""
-    entries = await state.reading.run_in_slot(lambda: state.search.entries(state.search.sample(parameters.n)))
+
+    def draw() -> list[Entry]:
+        """Return the entries of a sample."""
+        where = {"label": parameters.label, "all_labels": parameters.all_labels, "text": parameters.text}
+        return state.search.entries(state.search.sample(parameters.n, **where))
+
+    entries = await state.reading.run_in_slot(draw)
     return [ItemResponse.model_validate(entry) for entry in entries]
 
 

@@ -73,15 +73,11 @@ _Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
 
 
-class SearchParameters(BaseModel):
-    """Query parameters of a search."""
+class FilterParameters(BaseModel):
+    """Query parameters that say which images may be returned."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    k: int = Field(20, ge=1, description="Maximum number of results.")
-    by: By = Field("both", description="Order by what images show (label), what they look like (look), or both.")
-    radius: int | None = Field(None, ge=0, le=_MAX_DISTANCE, description="Maximum distance of a result, in that order.")
-    min_similarity: float | None = Field(None, ge=0, le=100, description="Minimum similarity of a result, in per cent.")
     label: list[Label] = Field([], max_length=_MAX_LABELS, description="Return only images with one of these labels.")
     all_labels: bool = Field(False, description="Return only images with all of these labels.")
     text: str | None = Field(
@@ -89,6 +85,15 @@ class SearchParameters(BaseModel):
         max_length=MAX_TEXT,
         description="Return only images with each of these words in a label, the file name or the metadata.",
     )
+
+
+class SearchParameters(FilterParameters):
+    """Query parameters of a search."""
+
+    k: int = Field(20, ge=1, description="Maximum number of results.")
+    by: By = Field("both", description="Order by what images show (label), what they look like (look), or both.")
+    radius: int | None = Field(None, ge=0, le=_MAX_DISTANCE, description="Maximum distance of a result, in that order.")
+    min_similarity: float | None = Field(None, ge=0, le=100, description="Minimum similarity of a result, in per cent.")
     offset: int = Field(0, ge=0, description="Number of results to leave out at the start.")
 
 
@@ -119,10 +124,8 @@ class ThumbnailParameters(BaseModel):
     side: int = Field(256, ge=1, le=MAX_THUMBNAIL, description="Maximum width and height in pixels.")
 
 
-class SampleParameters(BaseModel):
+class SampleParameters(FilterParameters):
     """Query parameters of a random sample."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(12, ge=1, le=100, description="Number of images.")
 

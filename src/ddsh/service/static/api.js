@@ -1,6 +1,6 @@
 // Client of the HTTP API. URLs are relative, so that the page also works below a path prefix.
 
-import { toQuery } from "./state.js";
+import { filter, toQuery } from "./state.js";
 
 export class RequestError extends Error {
   constructor(message, status) {
@@ -27,7 +27,9 @@ export async function request(url, options = {}) {
 
 export const getInfo = () => request("info");
 
-export const getSamples = (n) => request(`samples?n=${n}`);
+// Random images among those that the labels and words of the state allow.
+export const getSamples = (state, n, signal) =>
+  request(`samples?${new URLSearchParams([...filter(state), ["n", n]])}`, { signal });
 
 export const getItem = (id, signal) => request(`items/${id}`, { signal });
 

@@ -15,7 +15,7 @@ import {
   neighbourOf,
 } from "./components.js";
 import { allowEditing } from "./labels.js";
-import { hasQuery, readState, writeState } from "./state.js";
+import { filter, hasQuery, readState, writeState } from "./state.js";
 import { findUpload, keepUpload } from "./uploaded_images.js";
 
 const N_SAMPLES = 18;
@@ -115,8 +115,10 @@ function showOptions() {
     return createElement("li", {}, chip);
   });
   byId("label-chips").replaceChildren(...chips);
-  byId("least-row").hidden = !hasSimilarities();
-  byId("radius-row").hidden = hasSimilarities() && state.radius === null;
+  // Without a query there is nothing to order.
+  byId("by-row").hidden = !(hasQuery(state) && info.n_bits && info.look_bits);
+  byId("least-row").hidden = !(hasQuery(state) && hasSimilarities());
+  byId("radius-row").hidden = !hasQuery(state) || (hasSimilarities() && state.radius === null);
   showRanges();
 }
 
@@ -158,7 +160,6 @@ function showRanges() {
 }
 
 function initialiseOptions() {
-  byId("by-row").hidden = !(info.n_bits && info.look_bits);
   const labels = Object.entries(info.labels);
   const options = labels.map(([name, count]) =>
     createElement("option", { value: name, textContent: `${name} (${count.toLocaleString("en")})` }),
@@ -186,7 +187,7 @@ byId("controls").addEventListener("change", () => {
   navigate({
     by,
     // A radius in another order would mean something else.
-    radius: by === state.by ? selectedRadius() : null,
+    radius: by !== state.by ? null : byId("radius-row").hidden ? state.radius : selectedRadius(),
     least: hasSimilarities() && least !== cutOff() ? least : state.least,
     labels: label && !state.labels.includes(label) ? [...state.labels, label] : state.labels,
     allLabels: byId("all-labels").checked,
@@ -254,15 +255,18 @@ byId("preview").addEventListener("load", ({ target }) => {
 
 async function showStart(signal) {
   showQuery(null, null);
-  byId("title").textContent = info.n_images ? "Images of the index" : "This index is empty";
-  byId("status").textContent = info.n_images
-    ? "Click an image to find similar ones, or search with your own."
-    : "Add images with: ddsh index add INDEX IMAGES";
   byId("legend").hidden = true;
-  byId("shuffle").hidden = info.n_images <= N_SAMPLES;
-  samples ??= await getSamples(N_SAMPLES);
+  const wanted = JSON.stringify(filter(state));
+  if (samples?.wanted !== wanted) samples = { wanted, items: await getSamples(state, N_SAMPLES + 1, signal) };
   if (signal.aborted) return;
-  showCards(samples);
+  const { items } = samples;
+  byId("title").textContent =
+    items.length ? "Images of the index" : info.n_images ? "No images" : "This index is empty";
+  byId("status").textContent =
+    items.length ? "Click an image to find similar ones, or search with your own." :
+    info.n_images ? `No image${describeFilter()} is in the index.` : "Add images with: ddsh index add INDEX IMAGES";
+  byId("shuffle").hidden = items.length <= N_SAMPLES;
+  showCards(items.slice(0, N_SAMPLES));
   document.title = "ddsh – image search";
 }
 

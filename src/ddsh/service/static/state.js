@@ -33,14 +33,20 @@ export function writeState(state) {
 // The parameters of the API. Results below the cut-off are set apart by the page, so it is not among them.
 export const toQuery = (state, k, offset) => new URLSearchParams([...parameters(state), ["k", k], ["offset", offset]]);
 
+// The parameters that say which images may be shown.
+export function filter(state) {
+  const fields = state.labels.map((label) => ["label", label]);
+  if (state.allLabels && state.labels.length > 1) fields.push(["all_labels", true]);
+  if (state.text !== null) fields.push(["text", state.text]);
+  return fields;
+}
+
 function parameters(state) {
   const fields = [];
   if (state.id !== null) fields.push(["id", state.id]);
   else if (state.query !== null) fields.push(["query", state.query]);
   if (state.radius !== null) fields.push(["radius", state.radius]);
-  for (const label of state.labels) fields.push(["label", label]);
-  if (state.allLabels && state.labels.length > 1) fields.push(["all_labels", true]);
-  if (state.text !== null) fields.push(["text", state.text]);
+  fields.push(...filter(state));
   if (state.by !== ORDERS[0]) fields.push(["by", state.by]);
   return fields;
 }
