@@ -292,13 +292,14 @@ class PairIndex:
         assert query.look is not None, "there are both codes"
         if len(hits.distances) and hits.distances[0] == 0:
             return hits  # as of an indexed query: none looks more alike, and near copies come first anyway
-        ids, distances = self._look.search(query.look, 2, allowed=allowed).of(0)
-        if not len(ids) or distances[0] > min(self.distance.alike_look, radius):
+        # One pass with a fixed limit: the hits tell how much alike the most alike item is at least.
+        furthest = min(self.distance.alike_look, radius)
+        if hits.look_distances is not None and len(hits.look_distances):
+            furthest = min(furthest, int(hits.look_distances.min()))
+        ids, distances = self._look.within(query.look, furthest, allowed=allowed).of(0)
+        if not len(ids):
             return hits
-        if len(ids) > 1 and distances[1] == distances[0]:
-            ids = np.sort(self._look.within(query.look, int(distances[0]), allowed=allowed).of(0)[0])
-        else:
-            ids = ids[:1]
+        ids = ids[distances == distances[0]]
         label, look = self._hamming(query, ids)
         assert label is not None, "there are both codes"
         assert look is not None, "there are both codes"
