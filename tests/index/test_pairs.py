@@ -164,3 +164,15 @@ def test_the_image_that_looks_most_alike_comes_first_whatever_it_shows():
     index.add(codes, np.arange(4))
     assert index.search(other, 4).ids.tolist()[0] == 0
     assert index.search(other, 1, allowed=[2, 3]).ids.tolist() == [2]
+
+
+def test_near_copies_that_look_as_much_alike_as_the_most_alike_item_are_ordered_by_id():
+    # The most alike item has label distance 0, a near copy has the same look distance and label distance 1.
+    label = BinaryCodes.from_bits(np.array([[1] + [0] * 31, [0] * 32], np.uint8))
+    for n_flipped in (0, 3):
+        look = BinaryCodes.from_bits(np.array([[1] * n_flipped + [0] * (128 - n_flipped)] * 2, np.uint8))
+        index = PairIndex(32, 128, get_index("buckets"))
+        index.add(CodePair(label, look), np.array([4, 9]))
+        zeros = CodePair(label[[1]], BinaryCodes.from_bits(np.zeros((1, 128), np.uint8)))
+        assert index.search(zeros, 2).ids.tolist() == [4, 9]
+        assert index.search(zeros, 2).distances.tolist() == [n_flipped, n_flipped]

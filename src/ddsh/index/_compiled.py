@@ -373,7 +373,7 @@ def fill_rings(codes, centres, n_bits, rings):
 
 @_inner
 def _sort_rows(rows, spare):
-    """Sort rows; `spare` has room for as many."""
+    """Sort different rows; `spare` has room for as many."""
     if len(rows) <= 64:
         for place in range(1, len(rows)):
             row = rows[place]
@@ -383,6 +383,19 @@ def _sort_rows(rows, spare):
             rows[place] = row
         return
     largest = rows.max()
+    if largest >> 6 < 2 * len(rows):  # as they are different, a bitmap sorts them
+        words = np.zeros((largest >> 6) + 1, np.uint64)
+        for row in rows:
+            words[row >> 6] |= _ONE << np.uint64(row & 63)
+        place = 0
+        for number in range(len(words)):
+            bits = words[number]
+            while bits != 0:
+                lowest = bits & (~bits + _ONE)
+                rows[place] = (number << 6) + np.int64(_popcount(lowest - _ONE))
+                place += 1
+                bits ^= lowest
+        return
     source, target = rows, spare[: len(rows)]
     shift, n_passes = 0, 0
     while largest >> shift > 0:
@@ -684,7 +697,7 @@ def _look_limit(label, rule, best, count):
 
 
 @_inner
-def _enter_ring(start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count):
+def _enter_rings(start, stop, gap, table, looks, skip, label_query, look_query, rule, first, places, best, count):
     """Enter the rows of the buckets from `start` to `stop` into the heap `best`; return its size.
 
     All of them are at the label distance `gap` or further. Their look bits lie side by side.
@@ -699,7 +712,6 @@ def _enter_ring(start, stop, gap, table, looks, skip, label_query, look_query, r
         return count
     block = _next_near(flat, n_words, np.int64(starts[start]) if has_buckets else start, last, look_query, limit)
     bucket = start
-    places = np.empty(_BLOCK + 1, np.int64)
     while block < last:
         if has_buckets:
             above = stop
@@ -778,19 +790,42 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, firs
     int
         Number of entries; the heap is not sorted.
     """
-    to_centres = _to_centres(table, label_query)
+    to_centres, places = _to_centres(table, label_query), np.empty(_BLOCK + 1, np.int64)
     if len(to_centres) == 0:
         n_codes = len(table[1])
-        return _enter_ring(0, n_codes, 0, table, looks, skip, label_query, look_query, rule, first, best, count)
-    for gap in range(n_bits + 1):
-        if _look_limit(gap, rule, best, count) < 0:
+        return _enter_rings(
+            0, n_codes, 0, table, looks, skip, label_query, look_query, rule, first, places, best, count
+        )
+    near_label, gap = rule[1], 0
+    while gap <= n_bits:
+        limit, furthest_gap = _look_limit(gap, rule, best, count), gap
+        if limit < 0:
             break
+        # Where only near copies can count, that is up to `near_label`: the rings of a centre lie side by side.
+        if 0 < gap < near_label and limit == _look_limit(near_label, rule, best, count):
+            furthest_gap = min(near_label, n_bits)
         for centre in range(len(to_centres)):
             for side in range(2 if gap > 0 else 1):
-                distance = to_centres[centre] + (gap if side == 1 else -gap)
-                start, stop = _ring(table, n_bits, centre, distance)
-                if start < stop:
-                    count = _enter_ring(
-                        start, stop, gap, table, looks, skip, label_query, look_query, rule, first, best, count
-                    )
+                distance = to_centres[centre]
+                inner = max(0, distance - furthest_gap) if side == 0 else distance + gap
+                outer = distance - gap if side == 0 else min(n_bits, distance + furthest_gap)
+                if inner <= outer:
+                    start, stop = _ring(table, n_bits, centre, inner)[0], _ring(table, n_bits, centre, outer)[1]
+                    if start < stop:
+                        count = _enter_rings(
+                            start,
+                            stop,
+                            gap,
+                            table,
+                            looks,
+                            skip,
+                            label_query,
+                            look_query,
+                            rule,
+                            first,
+                            places,
+                            best,
+                            count,
+                        )
+        gap = furthest_gap + 1
     return count

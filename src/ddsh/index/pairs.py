@@ -31,6 +31,7 @@ _LABEL_SHARE = 6
 
 # More results than that are sorted faster by NumPy than in a heap.
 _MAX_COMPILED = 1 << 12
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def check_by(by: object, label_bits: int, look_bits: int) -> By:
@@ -156,7 +157,9 @@ class PairIndex:
         if not label_bits and not look_bits:
             raise InvalidInput("An index needs label bits, look bits or both.")
         self.label_bits, self.look_bits = label_bits, look_bits
-        self.distance = PairDistance(label_bits, look_bits)
+        self.distance = distance = PairDistance(label_bits, look_bits)
+        self._rule = distance.label_weight, distance.near_label, distance.near_look, look_bits
+        self._largest = distance.largest
         self._label = index(label_bits) if label_bits else None
         self._look = ExactIndex(look_bits) if look_bits else None
         self._looks: tuple[CompiledTable, Words] | None = None
@@ -236,7 +239,7 @@ class PairIndex:
         by = check_by(by, self.label_bits, self.look_bits)
         k = max(1, len(self)) if k is None else k
         if by == "both":
-            radius = self.distance.largest if radius is None else radius
+            radius = self._largest if radius is None else radius
             return self._most_alike_first(self._search_both(query, k, radius, allowed), query, k, radius, allowed)
         first, codes = (self._label, query.label) if by == "label" else (self._look, query.look)
         assert first is not None, "check_by has checked it"
@@ -284,24 +287,29 @@ class PairIndex:
     def _most_alike_first(
         self, hits: PairHits, query: CodePair, k: int, radius: int, allowed: ArrayLike | None
     ) -> PairHits:
-        """Return the hits with the most alike items before all others, if they are alike enough."""
+        """Return the hits with the most alike items among the first, if they are alike enough."""
         assert self._look is not None, "there are both codes"
         assert query.look is not None, "there are both codes"
-        ids, distances = self._look.search(query.look, 2, allowed=allowed).of(0)
-        if not len(ids) or distances[0] > min(self.distance.alike_look, radius):
+        if len(hits.distances) and hits.distances[0] == 0:
+            return hits  # as of an indexed query: none looks more alike, and near copies come first anyway
+        # One pass with a fixed limit: the hits tell how much alike the most alike item is at least.
+        furthest = min(self.distance.alike_look, radius)
+        if hits.look_distances is not None and len(hits.look_distances):
+            furthest = min(furthest, int(hits.look_distances.min()))
+        ids, distances = self._look.within(query.look, furthest, allowed=allowed).of(0)
+        if not len(ids):
             return hits
-        if len(ids) > 1 and distances[1] == distances[0]:
-            ids = np.sort(self._look.within(query.look, int(distances[0]), allowed=allowed).of(0)[0])
-        else:
-            ids = ids[:1]
+        ids = ids[distances == distances[0]]
         label, look = self._hamming(query, ids)
         assert label is not None, "there are both codes"
         assert look is not None, "there are both codes"
         first = label == label.min()
         ids, label, look = ids[first], label[first], look[first]
-        columns = (hits.ids, ids), (hits.distances, look), (hits.label_distances, label), (hits.look_distances, look)
         others = ~np.isin(hits.ids, ids)
-        return PairHits(*(np.concatenate([first, rest[others]])[:k] for rest, first in columns))
+        columns = (hits.ids, ids), (hits.distances, look), (hits.label_distances, label), (hits.look_distances, look)
+        joined = [np.concatenate([alike, rest[others]]) for rest, alike in columns if rest is not None]
+        order = np.lexsort((joined[0], joined[3], joined[1]))[:k]  # near copies may look as much alike
+        return PairHits(*(column[order] for column in joined))
 
     def _search_both(self, query: CodePair, k: int, radius: int, allowed: ArrayLike | None) -> PairHits:
         """Compare every item; both indexes hold the same ids in the same rows."""
@@ -338,9 +346,7 @@ class PairIndex:
         assert query.look is not None, "there are both codes"
         labels, looks, skip = self._label.codes.words, self._look.codes.words, self._label.skipped(rows)
         asked = to_words(query.label)[0], to_words(query.look)[0]
-        distance = self.distance
-        furthest = min(radius, distance.largest)
-        rule = distance.label_weight, distance.near_label, distance.near_look, self.look_bits, furthest
+        rule = *self._rule, min(radius, self._largest)
         best, count, covered = np.empty(k, np.uint64), 0, 0
         if isinstance(self._label, BucketsIndex):
             table = self._label.compiled_table(kernels)
@@ -358,8 +364,9 @@ class PairIndex:
                 rest, self.label_bits, looks[covered:], skip, *asked, rule, covered, best, count
             )
         found = np.sort(best[:count])
-        distances, looks_apart = np.divmod((found >> np.uint64(32)).astype(np.int64), self.look_bits + 1)
-        row = (found & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        keys, row = (found >> _HALF).view(np.int64), (found & _LOW).view(np.int64)
+        distances = keys // (self.look_bits + 1)
+        looks_apart = keys - distances * (self.look_bits + 1)
         labels_apart = np.bitwise_count(labels[row] ^ asked[0]).sum(axis=1, dtype=np.int64)
         return PairHits(self._label.ids_at(row), distances, labels_apart, looks_apart)
 

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from ddsh.errors import DdshError
+from ddsh.index import load_kernels
 from ddsh.memory import reuse_freed_memory
 from ddsh.search import ImageSearch
 from ddsh.service.app import create_app
@@ -29,6 +31,7 @@ __all__ = ["ServerInfo", "create_server", "listen", "serve"]
 
 _BACKLOG = 512
 _MAX_LOCK_SECONDS = 5.0
+_MANY_IMAGES = 20_000
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,6 @@ def serve(
         with listen(host, port) as listener, _open(index, settings) as search, ExitStack() as stack:
             address, actual_port = listener.getsockname()[:2]
             hosts, removed = allowed_hosts(address, settings.allowed_hosts), RemovedItems(search)
-            search.load_model()  # the first upload need not wait for it
             server = create_server(create_app(search, settings, hosts, removed), settings, access_log=access_log)
             stack.callback(removed.close)
             if processes > 1:
@@ -135,13 +137,21 @@ def _serve_further(
     if configure is not None:
         configure()
     with _open(index, settings) as search:
-        search.load_model()
         create_server(create_app(search, settings, hosts, access()), settings, access_log=access_log).run([listener])
 
 
 def _open(index: str | os.PathLike[str], settings: Settings) -> ImageSearch:
-    """Open an index. An answer must not be late because a writer held the lock for too long."""
-    return ImageSearch.open(index, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2))
+    """Open an index with its model and, if it is large, load the compiled kernels in the background."""
+    # An answer must not be late because a writer held the lock for too long.
+    search = ImageSearch.open(index, wait=min(_MAX_LOCK_SECONDS, settings.timeout / 2))
+    try:
+        search.load_model()  # the first upload need not wait for it
+        if len(search) >= _MANY_IMAGES:
+            Thread(target=load_kernels, name="ddsh-kernels", daemon=True).start()
+    except BaseException:
+        search.close()
+        raise
+    return search
 
 
 @contextmanager
