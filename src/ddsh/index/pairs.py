@@ -299,9 +299,15 @@ class PairIndex:
         assert look is not None, "there are both codes"
         first = label == label.min()
         ids, label, look = ids[first], label[first], look[first]
-        columns = (hits.ids, ids), (hits.distances, look), (hits.label_distances, label), (hits.look_distances, look)
+        assert hits.label_distances is not None, "there are both codes"
+        assert hits.look_distances is not None, "there are both codes"
         others = ~np.isin(hits.ids, ids)
-        return PairHits(*(np.concatenate([first, rest[others]])[:k] for rest, first in columns))
+        return PairHits(
+            np.concatenate([ids, hits.ids[others]])[:k],
+            np.concatenate([look, hits.distances[others]])[:k],
+            np.concatenate([label, hits.label_distances[others]])[:k],
+            np.concatenate([look, hits.look_distances[others]])[:k],
+        )
 
     def _search_both(self, query: CodePair, k: int, radius: int, allowed: ArrayLike | None) -> PairHits:
         """Compare every item; both indexes hold the same ids in the same rows."""
