@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from ddsh.calibration import CUT_OFF, Calibration, SimilarityCurve, altered_copy
 from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import InvalidInput
+from ddsh.index.pairs import PairDistance
 
 
 def codes(rng, n, n_bits=32):
@@ -15,9 +16,9 @@ def codes(rng, n, n_bits=32):
 
 @pytest.fixture
 def pairs(rng):
-    """Distances of 20,000 pairs, relevant with a probability that falls from 1 to 0."""
-    distances = rng.integers(0, 41, 20_000)
-    return distances, rng.random(20_000) < 1 - distances / 40
+    """Distances of 200 queries to 100 items, relevant with a probability that falls from 1 to 0."""
+    distances = rng.integers(0, 41, (200, 100))
+    return distances, rng.random((200, 100)) < 1 - distances / 40
 
 
 def test_the_curve_is_the_share_of_relevant_pairs_at_each_distance(pairs):
@@ -32,19 +33,39 @@ def test_the_curve_is_the_share_of_relevant_pairs_at_each_distance(pairs):
 def test_pairs_are_weighed_as_if_a_given_share_of_them_were_relevant(share, expected):
     distances = np.array([5] * 10 + [5] * 10 + [9] * 990)
     relevant = np.array([True] * 10 + [False] * 1000)
-    curve = SimilarityCurve.fit(distances, relevant, share)
+    curve = SimilarityCurve.fit(np.tile(distances, (1000, 1)), np.tile(relevant, (1000, 1)), share)
     assert curve.at(np.array([5]))[0] == pytest.approx(expected, abs=0.001)
 
 
-def test_few_images_are_never_sure():
-    distances, relevant = np.array([1, 1, 8, 8]), np.array([True, True, False, False])
-    for n_queries in (20, 500):
-        curve = SimilarityCurve.fit(distances, relevant, n_queries=n_queries)
-        assert curve.at(np.array([1]))[0] == pytest.approx((n_queries + 1) / (n_queries + 2), abs=1e-4)
+@pytest.mark.parametrize("n_queries", [20, 500])
+def test_few_queries_are_never_sure_however_many_pairs_they_make(n_queries):
+    distances, relevant = np.array([1] * 500 + [8] * 500), np.array([True] * 500 + [False] * 500)
+    curve = SimilarityCurve.fit(np.tile(distances, (n_queries, 1)), np.tile(relevant, (n_queries, 1)))
+    assert curve.at(np.array([1]))[0] == pytest.approx((n_queries + 0.5) / (n_queries + 1), abs=1e-4)
+
+
+def test_a_share_that_one_query_of_many_stands_behind_is_drawn_to_that_of_all_pairs():
+    distances, relevant = np.full((100, 50), 9), np.zeros((100, 50), bool)
+    distances[0], relevant[0] = 1, True
+    curve = SimilarityCurve.fit(distances, relevant)
+    assert curve.at(np.array([1]))[0] == pytest.approx((1 + 0.01) / 2, abs=1e-4)
+
+
+def test_from_twenty_queries_stated_shares_are_those_of_other_queries(rng):
+    """A third of the queries have a wrong code: the nearest items are then not relevant."""
+    stated, actual = [], []
+    for _ in range(40):
+        distances = np.sort(rng.integers(0, 60, (220, 80)), axis=1)
+        is_right = rng.random((220, 1)) < 0.67
+        relevant = np.where(is_right, distances < 15, rng.random((220, 80)) < 0.05)
+        curve = SimilarityCurve.fit(distances[:20], relevant[:20])
+        stated.append(curve.at(distances[20:, 0]).mean())
+        actual.append(relevant[20:, 0].mean())
+    assert abs(np.mean(stated) - np.mean(actual)) < 0.05
 
 
 def test_the_reach_of_a_similarity_is_the_last_distance_that_has_it_as_shown(pairs):
-    curve = SimilarityCurve.fit(*pairs, n_queries=29)
+    curve = SimilarityCurve.fit(*pairs)
     found = Calibration(meaning="labels", n_queries=29, curves={"look": curve}, unfamiliar=None, familiar=None)
     shown = found.similarity("look", np.arange(curve.distances[-1] + 1))
     for similarity in shown[shown > shown[-1]]:  # rounded, so that it may be more than the share itself
@@ -74,6 +95,17 @@ def test_labels_calibrate_every_order_that_the_codes_allow(rng):
         Calibration.from_labels(queries[:19], database, similar[:19])
 
 
+def test_what_comes_first_for_its_look_has_the_similarity_of_its_look():
+    curves = {
+        "both": SimilarityCurve(distances=(0, 100), shares=(1.0, 0.0)),
+        "look": SimilarityCurve(distances=(0, 50), shares=(0.5, 0.0)),
+    }
+    found = Calibration(meaning="labels", n_queries=99, curves=curves)
+    parts = np.array([30, 30, 60]), np.array([20, 0, 0]), np.array([30, 30, 60])
+    assert found.similarity_of("both", *parts, PairDistance(32, 128)).tolist() == [20, 70, 40]
+    assert found.similarity_of("look", *parts, PairDistance(32, 128)).tolist() == [20, 20, 0]
+
+
 def test_copies_calibrate_look_bits_without_labels(rng):
     images = codes(rng, 100, 64)
     bits = images.bits()[:50].copy()
@@ -82,7 +114,7 @@ def test_copies_calibrate_look_bits_without_labels(rng):
         CodePair(None, images), CodePair(None, BinaryCodes.from_bits(bits)), np.arange(50), np.arange(100.0)
     )
     assert found.meaning == "copies"
-    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [98.1, 98.1, 0]
+    assert found.similarity("look", np.array([0, 4, 64])).tolist() == [98.2, 98.2, 0.2]  # 50.1 and 0.1 of 51
     assert found.reach("look", CUT_OFF) < 25
 
 

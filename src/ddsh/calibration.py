@@ -6,6 +6,7 @@ distance, some share is relevant. Isotonic regression makes it a curve that neve
 References
 ----------
 Zadrozny, B. and Elkan, C. "Transforming Classifier Scores into Accurate Multiclass Probability Estimates." KDD 2002.
+Kish, L. Survey Sampling. Wiley 1965.
 """
 
 import io
@@ -61,41 +62,47 @@ class SimilarityCurve(BaseModel):
         return self
 
     @classmethod
-    def fit(
-        cls,
-        distances: NDArray[Any],
-        relevant: NDArray[np.bool_],
-        share: float | None = None,
-        n_queries: int | None = None,
-    ) -> Self:
-        """Learn the curve from pairs.
+    def fit(cls, distances: NDArray[Any], relevant: NDArray[np.bool_], share: float | None = None) -> Self:
+        """Learn the curve from pairs of queries and items.
+
+        The pairs of one query depend on each other: if its code is wrong, all of them are. So a share among many
+        pairs of few queries is not sure. Each is drawn towards the share among all pairs, as if one more query had
+        been seen, whose distances say nothing. The number of queries behind a share is Kish's effective number: with
+        w_i pairs of query i, (sum w_i)^2 / sum w_i^2.
 
         Parameters
         ----------
-        distances : ndarray of int
+        distances : ndarray of int, shape (n_queries, n_items)
             Distance of each pair.
-        relevant : ndarray of bool
+        relevant : ndarray of bool, shape (n_queries, n_items)
             Whether each pair is relevant.
         share : float, optional
             Weigh the pairs as if this share of them were relevant, whatever their numbers.
-        n_queries : int, optional
-            Number of images that the pairs were made with. From few images no share is sure: it is at most
-            ``(n_queries + 1) / (n_queries + 2)``, the rule of succession.
         """
         from sklearn.isotonic import IsotonicRegression  # not needed to use a curve
 
-        counts = np.stack(
-            [np.bincount(distances[part], minlength=distances.max() + 1) for part in (~relevant, relevant)]
-        )
-        weights = counts.astype(np.float64)
+        n_queries, n_distances = len(distances), int(distances.max()) + 1
+        place = (2 * np.arange(n_queries)[:, None] + relevant) * n_distances + distances
+        counts = np.bincount(place.ravel(), minlength=2 * n_queries * n_distances)
+        weights = counts.reshape(n_queries, 2, n_distances).astype(
+            np.float64
+        )  # of each query, not relevant and relevant
         if share is not None:
-            weights *= np.array([[1 - share], [share]]) / counts.sum(axis=1, keepdims=True)
-        seen = np.flatnonzero(weights.sum(axis=0))
-        total = weights[:, seen].sum(axis=0)
-        fitted = IsotonicRegression(increasing=False).fit(seen, weights[1, seen] / total, total)
-        highest = 1.0 if n_queries is None else (n_queries + 1) / (n_queries + 2)
-        knots = fitted.X_thresholds_, np.minimum(fitted.y_thresholds_, highest)
-        return cls(distances=tuple(map(int, knots[0])), shares=tuple(round(float(share), 4) for share in knots[1]))
+            weights *= np.array([[1 - share], [share]]) / weights.sum(axis=(0, 2))[:, None]
+        of_query = weights.sum(axis=1)
+        total = of_query.sum(axis=0)
+        seen = np.flatnonzero(total)
+        shares = weights[:, 1, seen].sum(axis=0) / total[seen]
+        shares = IsotonicRegression(increasing=False).fit(seen, shares, total[seen]).predict(seen)
+        starts = np.flatnonzero(np.diff(shares, prepend=np.inf))  # of the levels of equal share
+        by_level = np.add.reduceat(of_query[:, seen], starts, axis=1)
+        n_effective = by_level.sum(axis=0) ** 2 / np.square(by_level).sum(axis=0)
+        n_effective = np.repeat(n_effective, np.diff(starts, append=len(seen)))
+        overall = weights[:, 1].sum() / weights.sum()
+        shares = (n_effective * shares + overall) / (n_effective + 1)
+        fitted = IsotonicRegression(increasing=False).fit(seen, shares, n_effective)
+        knots = fitted.X_thresholds_, fitted.y_thresholds_
+        return cls(distances=tuple(map(int, knots[0])), shares=tuple(round(float(each), 4) for each in knots[1]))
 
     def at(self, distances: NDArray[Any]) -> NDArray[np.float64]:
         """Return the share at some distances."""
@@ -153,10 +160,7 @@ class Calibration(BaseModel):
         if len(queries) < MIN_QUERIES:
             raise InvalidInput(f"A calibration needs {MIN_QUERIES} images held out from training; got {len(queries)}.")
         found = _distances(queries, database)
-        curves = {
-            by: SimilarityCurve.fit(values.ravel(), similar.ravel(), n_queries=len(queries))
-            for by, values in found.items()
-        }
+        curves = {by: SimilarityCurve.fit(values, similar) for by, values in found.items()}
         low, high = (None, None) if familiarity is None else _tail(familiarity)
         return cls(meaning="labels", n_queries=len(queries), curves=curves, unfamiliar=low, familiar=high)
 
@@ -186,15 +190,33 @@ class Calibration(BaseModel):
             raise InvalidInput(f"A calibration by copies needs look bits of {MIN_QUERIES} images; got {len(images)}.")
         distances = copied.hamming(look)
         relevant = originals[:, None] == np.arange(len(look))
-        curve = SimilarityCurve.fit(
-            distances.ravel().astype(np.int64), relevant.ravel(), _SHARE_OF_COPIES, n_queries=len(copied)
-        )
+        curve = SimilarityCurve.fit(distances.astype(np.int64), relevant, _SHARE_OF_COPIES)
         low, high = _tail(familiarity)
         return cls(meaning="copies", n_queries=len(copied), curves={"look": curve}, unfamiliar=low, familiar=high)
 
     def similarity(self, by: By, distances: NDArray[Any], weight: float = 1.0) -> NDArray[np.float64]:
         """Return similarities in per cent, in an order that has a curve."""
         return np.round(100 * weight * self.curves[by].at(distances), 1)
+
+    def similarity_of(
+        self,
+        by: By,
+        distances: NDArray[Any],
+        label: NDArray[Any] | None,
+        look: NDArray[Any] | None,
+        distance: PairDistance,
+        weight: float = 1.0,
+    ) -> NDArray[np.float64]:
+        """Return similarities of hits in per cent, from their distances and the Hamming distances of both codes.
+
+        In the order by both, a hit that comes first only because it looks most alike says nothing about labels: its
+        similarity is that of its look distance.
+        """
+        similar = self.similarity(by, distances, weight)
+        if by == "both" and label is not None and look is not None and "look" in self.curves:
+            is_most_alike = distances < distance.of(label, look)
+            similar[is_most_alike] = self.similarity("look", look[is_most_alike], weight)
+        return similar
 
     def reach(self, by: By, least: float, weight: float = 1.0) -> int:
         """Return the largest distance whose similarity is at least `least` per cent, -1 if there is none."""
@@ -238,7 +260,7 @@ def _distances(queries: CodePair, database: CodePair) -> dict[By, NDArray[np.int
         found["look"] = queries.look.hamming(database.look).astype(np.int64)
     if len(found) == 2:
         distance = PairDistance(queries.main.n_bits, queries.look.n_bits if queries.look is not None else 0)
-        found["both"] = distance.of_all(found["label"], found["look"]).astype(np.int64)
+        found["both"] = distance.of(found["label"], found["look"]).astype(np.int64)
     return found
 
 
