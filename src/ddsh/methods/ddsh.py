@@ -29,7 +29,18 @@ __all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
 
 _SAMPLE = 2000
 _FEW = 200
-_CHOSEN = ("n_inner", "n_omega", "solver", "context", "dissimilar", "sampling", "start", "warm_up", "multilabel", "ridge")
+_CHOSEN = (
+    "n_inner",
+    "n_omega",
+    "solver",
+    "context",
+    "dissimilar",
+    "sampling",
+    "start",
+    "warm_up",
+    "multilabel",
+    "ridge",
+)
 
 
 @dataclass(frozen=True)
