@@ -333,6 +333,7 @@ def test_a_damaged_model_is_refused(images, tmp_path, change):
         ({"preset": "papr"}, lambda x, y: (x, y), "Did you mean 'paper'"),
         ({"loss": "l3"}, lambda x, y: (x, y), "Known: l2"),
         ({"ridge": -0.1}, lambda x, y: (x, y), "ridge must be 0 or more"),
+        ({"warm_up": -1}, lambda x, y: (x, y), "warm_up must be 0 or more"),
         ({"ridge": 0.1, "loss": "logistic"}, lambda x, y: (x, y), "A ridge solves the L2 loss"),
         ({"backbone": Backbone(Tiny(), n_frozen=3)}, lambda x, y: (x, y), "has 2 stages"),
         (
@@ -526,6 +527,19 @@ def test_codes_can_start_from_those_of_cosdish(images):
     assert np.array_equal(starts[0], COSDISH(8, seed=3).learn_codes(as_labels(images[1])))
 
 
+@pytest.mark.parametrize("cls", [DDSH, DDSHMAC])
+def test_the_codes_of_the_start_stay_during_the_warm_up(images, cls):
+    class Watched(cls):
+        def _begin_epoch(self, number):
+            codes.append(self._B.copy())
+            return super()._begin_epoch(number)
+
+    codes = []
+    _make(Watched, warm_up=3, start="cosdish").fit(*images)
+    assert all(np.array_equal(codes[0], later) for later in codes[1:4])
+    assert not np.array_equal(codes[0], codes[4])
+
+
 @pytest.mark.parametrize(
     ("multilabel", "expected"),
     [
@@ -582,10 +596,11 @@ def test_the_hash_layer_absorbs_the_standardisation_of_features(images):
     torch.testing.assert_close(network(pixels).detach(), before, rtol=1e-4, atol=1e-5)
 
 
-def test_a_standardised_training_resumes_to_the_same_codes(images, tmp_path):
+@pytest.mark.parametrize("warm_up", [0, 2])
+def test_a_standardised_training_resumes_to_the_same_codes(images, tmp_path, warm_up):
     training = replace(FAST, standardise=True, checkpoint_seconds=0)
-    whole = _make(training=training).fit(*images)
-    plain = _make(training=replace(FAST, checkpoint_seconds=0)).fit(*images)
+    whole = _make(training=training, warm_up=warm_up).fit(*images)
+    plain = _make(training=replace(FAST, checkpoint_seconds=0), warm_up=warm_up).fit(*images)
     assert not np.array_equal(whole.project(images[0]), plain.project(images[0]))
 
     class Stop(Exception):
@@ -596,8 +611,8 @@ def test_a_standardised_training_resumes_to_the_same_codes(images, tmp_path):
             raise Stop
 
     with pytest.raises(Stop):
-        _make(training=training).fit(*images, checkpoints=tmp_path, on_step=stop)
-    resumed = _make(training=training).fit(*images, checkpoints=tmp_path, resume=True)
+        _make(training=training, warm_up=warm_up).fit(*images, checkpoints=tmp_path, on_step=stop)
+    resumed = _make(training=training, warm_up=warm_up).fit(*images, checkpoints=tmp_path, resume=True)
     assert np.array_equal(resumed.project(images[0]), whole.project(images[0]))
 
 

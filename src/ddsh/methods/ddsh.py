@@ -29,7 +29,18 @@ __all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
 
 _SAMPLE = 2000
 _FEW = 200
-_CHOSEN = ("n_inner", "n_omega", "solver", "context", "dissimilar", "sampling", "start", "multilabel", "ridge")
+_CHOSEN = (
+    "n_inner",
+    "n_omega",
+    "solver",
+    "context",
+    "dissimilar",
+    "sampling",
+    "start",
+    "warm_up",
+    "multilabel",
+    "ridge",
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Preset:
         How Omega is drawn: at random, or with the share of each class.
     start : {"random", "cosdish"}
         Codes before the first epoch.
+    warm_up : int
+        First epochs, in which the codes stay those of the start.
     multilabel : {"authors", "none", "jaccard", "cosine"}
         S of multi-label images.
     ridge : float
@@ -71,6 +84,7 @@ class Preset:
     per_gamma: bool
     sampling: Sampling = "random"
     start: Start = "random"
+    warm_up: int = 0
     multilabel: Multilabel = "authors"
     ridge: float = 0.0
 
@@ -154,6 +168,10 @@ class DDSH(DeepHasher):
         How Omega is drawn: at random, or with the share of each class.
     start : {"random", "cosdish"}, optional
         Codes before the first epoch: random, as in the authors' release, or those of COSDISH.
+    warm_up : int, optional
+        Number of first epochs in which the network learns the codes of the start, before the discrete step and its own
+        outputs change them. A network that has much to learn gives all images the same code at first, which would
+        replace what the codes know about the classes.
     multilabel : {"authors", "none", "jaccard", "cosine"}, optional
         S of multi-label images: ``authors`` sets S = 0 for dissimilar pairs that both have several labels, ``none``
         treats them as others, ``jaccard`` and ``cosine`` set S of similar pairs to the share of common labels.
@@ -207,6 +225,7 @@ class DDSH(DeepHasher):
         dissimilar: Dissimilar | None = None,
         sampling: Sampling | None = None,
         start: Start | None = None,
+        warm_up: int | None = None,
         multilabel: Multilabel | None = None,
         ridge: float | None = None,
         loss: str | Mapping[str, Any] | PairLoss = "l2",
@@ -223,6 +242,7 @@ class DDSH(DeepHasher):
         self.dissimilar = dissimilar
         self.sampling = sampling
         self.start = start
+        self.warm_up = warm_up
         self.multilabel = multilabel
         self.ridge = ridge
         self.loss = loss
@@ -250,6 +270,8 @@ class DDSH(DeepHasher):
         check_choices(**{name: getattr(settings, name) for name in names})
         if settings.n_inner < 1 or settings.n_omega < 1:
             raise InvalidInput(f"n_inner and n_omega must be at least 1; got {settings.n_inner}, {settings.n_omega}.")
+        if settings.warm_up < 0:
+            raise InvalidInput(f"warm_up must be 0 or more; got {settings.warm_up}.")
         if not settings.ridge >= 0:
             raise InvalidInput(f"ridge must be 0 or more; got {settings.ridge}.")
         if settings.ridge and not isinstance(as_loss(self.loss), L2Loss):
@@ -307,7 +329,7 @@ class DDSH(DeepHasher):
         self._omega: Rows = np.empty(0, np.int64)
 
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
-        settings = self._settings
+        settings, self._epoch = self._settings, number
         n = len(self._labels)
         if number % settings.n_inner == 0:
             rng = self._rng(3, number)
@@ -320,17 +342,18 @@ class DDSH(DeepHasher):
         S_omega, S_gamma = S[: settings.n_omega], S[settings.n_omega :]
         B_omega, B_gamma = self._B[self._omega], self._B[gamma]
         slope = None if isinstance(self._pair_loss, L2Loss) else partial(self._pair_loss.slope, n_bits=self.n_bits)
-        B_omega = code_omega(
-            B_omega,
-            B_gamma,
-            S_omega,
-            S_gamma,
-            solver=settings.solver,
-            context=settings.context,
-            slope=slope,
-            linear=self._linear(),
-            rng=self._rng(4, number),
-        )
+        if number >= settings.warm_up:
+            B_omega = code_omega(
+                B_omega,
+                B_gamma,
+                S_omega,
+                S_gamma,
+                solver=settings.solver,
+                context=settings.context,
+                slope=slope,
+                linear=self._linear(),
+                rng=self._rng(4, number),
+            )
         self._B[self._omega] = B_omega
         self._prepare_targets(gamma, B_omega, S_gamma)
         return gamma, full_objective(B_omega, B_gamma, S_omega, S_gamma) / n
@@ -374,13 +397,15 @@ class DDSH(DeepHasher):
         return mean
 
     def _after_batch(self, rows: Rows, outputs: NDArray[np.float32]) -> None:
-        self._B[rows] = np.where(outputs > 0, 1, -1)
+        if self._epoch >= self._settings.warm_up:
+            self._B[rows] = np.where(outputs > 0, 1, -1)
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        return {"B": self._B, "omega": self._omega, "gamma": self._gamma, "S_gamma": self._S_gamma}
+        arrays = {"B": self._B, "omega": self._omega, "gamma": self._gamma, "S_gamma": self._S_gamma}
+        return arrays | {"epoch": np.array([self._epoch])}
 
     def _restore(self, state: dict[str, NDArray[Any]]) -> None:
-        self._B, self._omega = state["B"].copy(), state["omega"].copy()
+        self._B, self._omega, self._epoch = state["B"].copy(), state["omega"].copy(), int(state["epoch"][0])
         self._prepare_targets(state["gamma"], self._B[self._omega], state["S_gamma"])
 
 
@@ -427,6 +452,7 @@ class DDSHMAC(DDSH):
         dissimilar: Dissimilar | None = None,
         sampling: Sampling | None = None,
         start: Start | None = None,
+        warm_up: int | None = None,
         multilabel: Multilabel | None = None,
         ridge: float | None = None,
         loss: str | Mapping[str, Any] | PairLoss = "l2",
@@ -444,6 +470,7 @@ class DDSHMAC(DDSH):
             dissimilar=dissimilar,
             sampling=sampling,
             start=start,
+            warm_up=warm_up,
             multilabel=multilabel,
             ridge=ridge,
             loss=loss,
@@ -469,6 +496,8 @@ class DDSHMAC(DDSH):
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         gamma, objective = super()._begin_epoch(number)
         pull = self.mac_weight * len(self._omega) * self.n_bits
+        if number < self._settings.warm_up:
+            return np.arange(len(self._B)), objective
         # COSDISH: the codes of Gamma are the signs of S B^Omega, here pulled towards the outputs; 0 keeps the bit.
         wanted = self.n_bits * (self._S_gamma @ self._B[self._omega]) + pull * self._A[gamma]
         self._B[gamma] = np.where(wanted > 0, 1, np.where(wanted < 0, -1, self._B[gamma]))
