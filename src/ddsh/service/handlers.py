@@ -216,8 +216,10 @@ async def get_samples(parameters: Annotated[SampleParameters, Query()], state: S
 
     def draw() -> list[Entry]:
         """Return the entries of a sample."""
-        where = {"label": parameters.label, "all_labels": parameters.all_labels, "text": parameters.text}
-        return state.search.entries(state.search.sample(parameters.n, **where))
+        chosen = state.search.sample(
+            parameters.n, label=parameters.label, all_labels=parameters.all_labels, text=parameters.text
+        )
+        return state.search.entries(chosen)
 
     entries = await state.reading.run_in_slot(draw)
     return [ItemResponse.model_validate(entry) for entry in entries]
