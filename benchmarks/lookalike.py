@@ -190,7 +190,7 @@ def measure(name: str, folder: str | None, options: argparse.Namespace) -> dict[
 
         def by_both(one: Views, by_look: Way = by_look, distance: PairDistance = distance) -> NDArray[Any]:
             found = by_look(one)  # ties by look bits
-            return distance.of_all(one.label.hamming(stored.label), found) * (distance.look_bits + 1) + found
+            return distance.of(one.label.hamming(stored.label), found) * (distance.look_bits + 1) + found
 
         ways |= {f"look {bits}": by_look, f"both 32 + {bits}": by_both}
         n_bytes |= {f"look {bits}": bits // 8, f"both 32 + {bits}": 4 + bits // 8}

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from ddsh.calibration import CUT_OFF, Calibration, SimilarityCurve, altered_copy
 from ddsh.codes import BinaryCodes, CodePair
 from ddsh.errors import InvalidInput
-from ddsh.index.pairs import PairDistance
 
 
 def codes(rng, n, n_bits=32):
@@ -93,17 +92,6 @@ def test_labels_calibrate_every_order_that_the_codes_allow(rng):
     assert alone.weight(-1.0) == 1
     with pytest.raises(InvalidInput, match="20 images held out"):
         Calibration.from_labels(queries[:19], database, similar[:19])
-
-
-def test_what_comes_first_for_its_look_has_the_similarity_of_its_look():
-    curves = {
-        "both": SimilarityCurve(distances=(0, 100), shares=(1.0, 0.0)),
-        "look": SimilarityCurve(distances=(0, 50), shares=(0.5, 0.0)),
-    }
-    found = Calibration(meaning="labels", n_queries=99, curves=curves)
-    parts = np.array([30, 30, 60]), np.array([20, 0, 0]), np.array([30, 30, 60])
-    assert found.similarity_of("both", *parts, PairDistance(32, 128)).tolist() == [20, 70, 40]
-    assert found.similarity_of("look", *parts, PairDistance(32, 128)).tolist() == [20, 20, 0]
 
 
 def test_copies_calibrate_look_bits_without_labels(rng):

@@ -84,9 +84,8 @@ class SimilarityCurve(BaseModel):
         n_queries, n_distances = len(distances), int(distances.max()) + 1
         place = (2 * np.arange(n_queries)[:, None] + relevant) * n_distances + distances
         counts = np.bincount(place.ravel(), minlength=2 * n_queries * n_distances)
-        weights = counts.reshape(n_queries, 2, n_distances).astype(
-            np.float64
-        )  # of each query, not relevant and relevant
+        # Of each query: pairs that are not relevant, and those that are.
+        weights = counts.reshape(n_queries, 2, n_distances).astype(np.float64)
         if share is not None:
             weights *= np.array([[1 - share], [share]]) / weights.sum(axis=(0, 2))[:, None]
         of_query = weights.sum(axis=1)
@@ -197,26 +196,6 @@ class Calibration(BaseModel):
     def similarity(self, by: By, distances: NDArray[Any], weight: float = 1.0) -> NDArray[np.float64]:
         """Return similarities in per cent, in an order that has a curve."""
         return np.round(100 * weight * self.curves[by].at(distances), 1)
-
-    def similarity_of(
-        self,
-        by: By,
-        distances: NDArray[Any],
-        label: NDArray[Any] | None,
-        look: NDArray[Any] | None,
-        distance: PairDistance,
-        weight: float = 1.0,
-    ) -> NDArray[np.float64]:
-        """Return similarities of hits in per cent, from their distances and the Hamming distances of both codes.
-
-        In the order by both, a hit that comes first only because it looks most alike says nothing about labels: its
-        similarity is that of its look distance.
-        """
-        similar = self.similarity(by, distances, weight)
-        if by == "both" and label is not None and look is not None and "look" in self.curves:
-            is_most_alike = distances < distance.of(label, look)
-            similar[is_most_alike] = self.similarity("look", look[is_most_alike], weight)
-        return similar
 
     def reach(self, by: By, least: float, weight: float = 1.0) -> int:
         """Return the largest distance whose similarity is at least `least` per cent, -1 if there is none."""

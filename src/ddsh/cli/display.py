@@ -209,8 +209,7 @@ def show_hits(found: Mapping[str, "QueryResult"]) -> None:
     for query, hits in found.items():
         typer.echo(query if hits else f"{query}: no images found")
         if hits.nothing_similar:
-            best = max(hit.similarity or 0 for hit in hits)
-            typer.echo(f"Nothing here is like this image; the nearest is {best:.0f} % similar.")
+            typer.echo(f"Nothing here is like this image; the nearest is {hits[0].similarity:.0f} % similar.")
         if not hits:
             continue
         # With one code, its distance is the distance.

@@ -62,11 +62,8 @@ class PairDistance:
 
     With Hamming distances ``d_label`` and ``d_look`` it is::
 
-        d_look                            if d_look <= near_look and d_label <= near_label,
-                                          or if d_look <= alike_look and no item looks more alike
+        d_look                            if d_look <= near_look and d_label <= near_label
         d_look + label_weight * d_label   otherwise
-
-    An item looks more alike if its ``d_look`` is smaller, or equal and its ``d_label`` smaller.
 
     So near copies of an image come first, and all others mostly by what they show: a difference in all label bits
     counts six times as much as one in all look bits. Ties are ordered by ``d_look``, then by id. The constants were
@@ -88,13 +85,8 @@ class PairDistance:
 
     @property
     def near_look(self) -> int:
-        """Largest number of different look bits of a near copy: 10 of 64, 24 of 128, 52 of 256."""
-        return max(0, 7 * self.look_bits // 32 - 4)
-
-    @property
-    def alike_look(self) -> int:
-        """Largest number of different look bits of the most alike item that comes first: 16 of 64, 40 of 128."""
-        return max(0, 3 * self.look_bits // 8 - 8)
+        """Largest number of different look bits of a near copy: 12 of 64, 30 of 128, 66 of 256."""
+        return max(0, 9 * self.look_bits // 32 - 6)
 
     @property
     def near_label(self) -> int:
@@ -107,17 +99,11 @@ class PairDistance:
         return self.label_weight * self.label_bits + self.look_bits
 
     def of(self, label: NDArray[Any], look: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the distances of some items, none of which looks most alike, from Hamming distances of both codes."""
+        """Return the distances from Hamming distances of both codes."""
         is_near = (look <= self.near_look) & (label <= self.near_label)
         distances: NDArray[np.int32] = look.astype(np.int32)
         distances += np.where(is_near, 0, self.label_weight * label.astype(np.int32))
         return distances
-
-    def of_all(self, label: NDArray[Any], look: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the distances of all items to each query, one query per row, from Hamming distances of both codes."""
-        order = look.astype(np.int64) * (self.label_bits + 1) + label
-        is_most_alike = (order == order.min(axis=-1, keepdims=True)) & (look <= self.alike_look)
-        return np.where(is_most_alike, look.astype(np.int32), self.of(label, look))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +225,7 @@ class PairIndex:
         by = check_by(by, self.label_bits, self.look_bits)
         k = max(1, len(self)) if k is None else k
         if by == "both":
-            radius = self._largest if radius is None else radius
-            return self._most_alike_first(self._search_both(query, k, radius, allowed), query, k, radius, allowed)
+            return self._search_both(query, k, self._largest if radius is None else radius, allowed)
         first, codes = (self._label, query.label) if by == "label" else (self._look, query.look)
         assert first is not None, "check_by has checked it"
         assert codes is not None, "check_by has checked it"
@@ -283,33 +268,6 @@ class PairIndex:
             if index.n_bits != self._indexes[name].n_bits or not np.array_equal(index.ids, loaded.ids):
                 raise ArtefactError(f"{path} holds other codes than those of this index.")
         return loaded
-
-    def _most_alike_first(
-        self, hits: PairHits, query: CodePair, k: int, radius: int, allowed: ArrayLike | None
-    ) -> PairHits:
-        """Return the hits with the most alike items among the first, if they are alike enough."""
-        assert self._look is not None, "there are both codes"
-        assert query.look is not None, "there are both codes"
-        if len(hits.distances) and hits.distances[0] == 0:
-            return hits  # as of an indexed query: none looks more alike, and near copies come first anyway
-        # One pass with a fixed limit: the hits tell how much alike the most alike item is at least.
-        furthest = min(self.distance.alike_look, radius)
-        if hits.look_distances is not None and len(hits.look_distances):
-            furthest = min(furthest, int(hits.look_distances.min()))
-        ids, distances = self._look.within(query.look, furthest, allowed=allowed).of(0)
-        if not len(ids):
-            return hits
-        ids = ids[distances == distances[0]]
-        label, look = self._hamming(query, ids)
-        assert label is not None, "there are both codes"
-        assert look is not None, "there are both codes"
-        first = label == label.min()
-        ids, label, look = ids[first], label[first], look[first]
-        others = ~np.isin(hits.ids, ids)
-        columns = (hits.ids, ids), (hits.distances, look), (hits.label_distances, label), (hits.look_distances, look)
-        joined = [np.concatenate([alike, rest[others]]) for rest, alike in columns if rest is not None]
-        order = np.lexsort((joined[0], joined[3], joined[1]))[:k]  # near copies may look as much alike
-        return PairHits(*(column[order] for column in joined))
 
     def _search_both(self, query: CodePair, k: int, radius: int, allowed: ArrayLike | None) -> PairHits:
         """Compare every item; both indexes hold the same ids in the same rows."""

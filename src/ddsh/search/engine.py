@@ -609,19 +609,12 @@ class ImageSearch:
             radius, least = request.radius, request.min_similarity or 0
             if calibration is not None and least:
                 reach = max(0, calibration.reach(order, least, weight))
-                if order == "both" and "look" in calibration.curves:  # what looks most alike has another curve
-                    alike = PairDistance(self.n_bits, self.look_bits).alike_look
-                    reach = max(reach, min(alike, calibration.reach("look", least, weight)))
                 radius = reach if radius is None else min(radius, reach)
             found = self._store.search(code, request.n, by=order, radius=radius, where=request.where)
             if request.where and same:
                 allowed = set(self._store.matching(request.where).tolist())
                 same = [number for number in same if number in allowed]
-            similar = None
-            if calibration is not None:
-                pair = PairDistance(self.n_bits, self.look_bits)
-                parts = found.distances, found.label_distances, found.look_distances
-                similar = calibration.similarity_of(order, *parts, pair, weight)
+            similar = None if calibration is None else calibration.similarity(order, found.distances, weight)
             hits = self._hits(code, found, similar, same, request.own)
         if calibration is not None:
             hits = [hit for hit in hits if (hit.similarity or 0) >= least]

@@ -554,9 +554,8 @@ class MilvusStore(RemoteStore):
             ids = self._nearest(order, code, k, radius, expression)
             if order == "both" and ids is not None:
                 near = PairDistance(self.manifest.n_bits, self.manifest.look_bits).near_look
-                for part in ((None, near), (1, None)):  # near copies, and what looks most alike
-                    alike = self._nearest("look", code, *part, expression)
-                    ids = None if ids is None or alike is None else ids | alike
+                copies = self._nearest("look", code, None, near, expression)
+                ids = None if copies is None else ids | copies
             fields = ("id", "code")
             rows = self.rows(expression, fields) if ids is None else self._with_ids(sorted(ids), fields)
             index = PairIndex(self.manifest.n_bits, self.manifest.look_bits, ExactIndex)

@@ -743,16 +743,11 @@ class PostgresStore(RemoteStore):
             query = {name: _bit_strings(part)[0] for name, part in parts.items()}
             table, values = self._candidates(query, k, radius, where)
             distances = ", ".join(f"({name} <~> %s::bit varying)::int AS d_{name}" for name in columns)
-            by = check_by(by, manifest.n_bits, manifest.look_bits)
             values = [*query.values(), *values]
-            found = f"(SELECT id, {', '.join(columns)}, {distances} FROM {table}) AS found"  # noqa: S608
-            alike = None
-            if by == "both":
-                alike = self._rows(f"SELECT d_look, d_label FROM {found} ORDER BY d_look, d_label LIMIT 1", *values)  # noqa: S608
-            distance, order = _order(by, manifest, alike[0] if alike else None)
+            distance, order = _order(check_by(by, manifest.n_bits, manifest.look_bits), manifest)
             sql = (
                 f"SELECT id, {distance} AS distance, {', '.join(f'd_{name}' for name in columns)}, {', '.join(columns)}"  # noqa: S608
-                f" FROM {found}"
+                f" FROM (SELECT id, {', '.join(columns)}, {distances} FROM {table}) AS found"
             )
             if radius is not None:
                 sql += f" WHERE {distance} <= %s"
@@ -901,18 +896,15 @@ def _condition(where: Filter) -> tuple[str, list[Any]]:
     return " AND ".join(conditions) or "true", [*groups, *words]
 
 
-def _order(by: By, manifest: SearchManifest, alike: Sequence[int] | None) -> tuple[str, str]:
+def _order(by: By, manifest: SearchManifest) -> tuple[str, str]:
     """Return the distance that `by` asks for as SQL, and the columns to order by; see :class:`PairDistance`."""
     both = bool(manifest.n_bits and manifest.look_bits)
     if by != "both":
         other = "look" if by == "label" else "label"
         return f"d_{by}", f"d_{by}, d_{other}" if both else f"d_{by}"
     pair = PairDistance(manifest.n_bits, manifest.look_bits)
-    is_most_alike = ""
-    if alike is not None and alike[0] <= pair.alike_look:
-        is_most_alike = f" OR d_look = {alike[0]} AND d_label = {alike[1]}"
     distance = (
-        f"(d_look + CASE WHEN d_look <= {pair.near_look} AND d_label <= {pair.near_label}{is_most_alike}"
+        f"(d_look + CASE WHEN d_look <= {pair.near_look} AND d_label <= {pair.near_label}"
         f" THEN 0 ELSE {pair.label_weight} * d_label END)"
     )
     return distance, f"{distance}, d_look"

@@ -169,8 +169,8 @@ class QueryResult(Sequence[Hit]):
 
     @property
     def nothing_similar(self) -> bool:
-        """Whether similarities are known and no hit is 50 per cent similar."""
-        return bool(self.hits) and all(hit.similarity is not None and hit.similarity < CUT_OFF for hit in self.hits)
+        """Whether similarities are known and not even the first hit is 50 per cent similar."""
+        return bool(self.hits) and (best := self.hits[0].similarity) is not None and best < CUT_OFF
 
     @property
     def n_bits(self) -> int:

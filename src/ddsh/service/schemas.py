@@ -197,7 +197,7 @@ class SearchResponse(BaseModel):
     offset: int
     has_more: bool = Field(description="Whether there are further results: add the number of hits to offset.")
     nothing_similar: bool = Field(
-        description="Whether all of these results are less similar than the cut-off of /info."
+        description="Whether even the first result is less similar than the cut-off of /info."
     )
     query: str = Field(description="The codes of the query; search with it again by GET /search?query=.")
     seconds: float = Field(description="Time for decoding, encoding and searching.")

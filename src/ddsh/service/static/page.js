@@ -287,8 +287,8 @@ function showHits() {
   const { hits, response } = results;
   const least = cutOff();
   const isApart = (hit) => least !== null && hit.similarity !== null && hit.similarity < least;
-  // The image that looks most alike comes first, even if its similarity is low.
-  const nSimilar = hits.findLastIndex((hit) => !isApart(hit)) + 1;
+  const found = hits.findIndex(isApart);
+  const nSimilar = found < 0 ? hits.length : found;
   const end = results.showsApart ? hits.length : nSimilar;
   const cards = [];
   for (let place = results.nShown; place < end; place += 1) {
@@ -304,7 +304,7 @@ function showHits() {
   byId("show-more").hidden = hidesSome || !response.has_more;
   const isAlone = hits.slice(0, nSimilar).every((hit) => hit.match !== null);
   if (hidesSome) byId("apart-reason").textContent =
-    nSimilar === 0 ? `Nothing here is like this image: the nearest is ${Math.round(Math.max(...hits.map((hit) => hit.similarity)))} % similar.` :
+    nSimilar === 0 ? `Nothing here is like this image: the nearest is ${Math.round(hits[0].similarity)} % similar.` :
     isAlone ? `No other image is ${least} % similar.` :
     `All other images are less than ${least} % similar.`;
   byId("show-apart").textContent = nSimilar === 0 ? "Show the nearest images" : "Show less similar images";
