@@ -11,6 +11,7 @@ is scaled up to all of them and compared with them, by distances from the querie
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,11 +116,12 @@ def _make(folder: Path) -> None:
     backbone = ddsh.Backbone("efficientnet-lite0", image_size=112, n_frozen=6)
     model = ddsh.Model(ddsh.DDSH(32), backbone, LOOK_BITS)
     model.fit(data.images.take(learned), labels[learned])
-    codes = {
-        name: model.encode_pair(data.images.take(rows)).look
-        for name, rows in (("database", stored), ("queries", asked))
-    }
-    np.savez(FILE, **{name: code.packed for name, code in codes.items() if code is not None})
+    arrays: dict[str, Any] = {}
+    for name, rows in (("database", stored), ("queries", asked)):
+        look = model.encode_pair(data.images.take(rows)).look
+        assert look is not None, "the model has look bits"
+        arrays[name] = look.packed
+    np.savez(FILE, **arrays)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from ddsh.model import Model
 
 __all__ = ["ExperimentListener", "Outcome", "Plan", "build_model", "plan", "run"]
 
-# Parameters that differ between runs, or do not affect the result.
-_MAY_DIFFER = frozenset({"n_bits", "seed", "checkpoint_seconds"})
+# Parameters that differ between runs, or do not affect the result; what a preset stands for is recorded itself.
+_MAY_DIFFER = frozenset({"n_bits", "seed", "checkpoint_seconds", "preset"})
 
 
 class ExperimentListener(Protocol):
