@@ -89,6 +89,7 @@ def test_a_cluster_that_cannot_be_reached_is_one_line(model, photos, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.cluster
 def test_killed_workers_and_drivers_change_nothing(model, photos, draw, tmp_path):
     for number in range(150):
         (photos / "b" / f"more-{number:03}.png").write_bytes(draw())
