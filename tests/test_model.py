@@ -453,5 +453,6 @@ def test_weights_of_a_type_that_numpy_lacks_are_refused_in_one_line(tmp_path):
     Model(LSH(8)).fit(np.zeros((4, 8, 8, 3), np.uint8)).save(tmp_path)
     header = json.dumps({"mean_": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
-    with pytest.raises(ArtefactError, match="missing or damaged"):
+    # Another package may have taught NumPy the type; then it is not the file of the model.
+    with pytest.raises(ArtefactError, match=r"missing or damaged|not the file that"):
         Model.load(tmp_path)

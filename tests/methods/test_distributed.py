@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 TRAIN = "train sample --bits 8 --look-bits 0 --backbone small-grey --image-size 8 --n-train 200 --no-calibration"
 LONG = ["--epochs", "20", "--batch-size", "10"]  # long enough to be killed in time
-ONE_HOST = ["--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+ONE_HOST = ["--standalone", "--nproc-per-node=2", "--max-restarts=3"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
@@ -78,6 +78,7 @@ def undisturbed(tmp_path_factory):
     return _weights(out)
 
 
+@pytest.mark.cluster
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 def test_after_a_process_was_killed_the_model_is_that_of_an_undisturbed_run(tmp_path, undisturbed):
     out = tmp_path / "model"

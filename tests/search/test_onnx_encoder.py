@@ -35,7 +35,7 @@ def index(model, pixels, tmp_path, monkeypatch):
 
 
 def test_many_images_are_encoded_by_onnxruntime_with_the_same_codes(index, model, pixels):
-    encoder = OnnxEncoder.open(index / "model", Model.read_manifest(index / "model"))
+    encoder = OnnxEncoder.open(index / "model")
     assert encoder is not None
     prepared = [encoder.prepare(image) for image in pixels]
     codes, familiarity = encoder.encode_with_familiarity(prepared)

@@ -286,8 +286,8 @@ def _with_look(
         sample = read_sample(list_images(source.images)[0], model.prepare, on_progress=progress.on_count)
     if not sample:
         raise InvalidInput(
-            "None of the images can be read here, so there is nothing to learn look bits from; index local images, or"
-            " give a model that has look bits."
+            "None of the images can be read here, so there is nothing to index; give local images, or a model that"
+            " has look bits."
         )
     return model.fit_look(sample, look_bits)
 

@@ -8,6 +8,8 @@
 
 from ddsh.errors import MissingExtra
 
+__all__: list[str] = []
+
 try:
     import fsspec  # noqa: F401
     import pyarrow  # noqa: F401

@@ -416,8 +416,8 @@ class DDSH(DeepHasher):
             self._B[rows] = np.where(outputs > 0, 1, -1)
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        arrays = {"B": self._B, "omega": self._omega, "gamma": self._gamma, "S_gamma": self._S_gamma}
-        return arrays | {"epoch": np.array([self._epoch])}
+        epoch = np.array([self._epoch])
+        return {"B": self._B, "omega": self._omega, "gamma": self._gamma, "S_gamma": self._S_gamma, "epoch": epoch}
 
     def _restore(self, state: dict[str, NDArray[Any]]) -> None:
         self._B, self._omega, self._epoch = state["B"].copy(), state["omega"].copy(), int(state["epoch"][0])

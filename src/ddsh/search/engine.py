@@ -467,7 +467,7 @@ class ImageSearch:
         """Return the encoder for onnxruntime if there is one, else the model with its network."""
         with self._loading:
             if current.may_have_encoder and self._device in ("auto", "cpu"):
-                current.encoder = OnnxEncoder.open(current.folder, Model.read_manifest(current.folder))
+                current.encoder = OnnxEncoder.open(current.folder)
             current.may_have_encoder = False
             return current.encoder or self._network_of(current)
 

@@ -1,7 +1,8 @@
-"""Encoding with onnxruntime, which is faster than PyTorch on a CPU and starts faster.
+"""Encoding with onnxruntime.
 
-The encoder is a file beside the model, ``encoder.onnx``. It is written once, when many images are added, if the
-packages for it are installed, and only if its bits agree with those of PyTorch on images of the index.
+It is faster than PyTorch on a CPU and starts faster. The encoder is a file beside the model, ``encoder.onnx``. It is
+written once, when many images are added, if the packages for it are installed, and only if its bits agree with those of
+PyTorch on images of the index.
 """
 
 import hashlib
@@ -69,9 +70,12 @@ class OnnxEncoder:
         self._session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
     @classmethod
-    def open(cls, folder: Path, manifest: ModelManifest) -> Self | None:
+    def open(cls, folder: Path) -> Self | None:
         """Open the encoder of a saved model; None if there is none, or if it is not intact."""
-        if manifest.look is None or importlib.util.find_spec("onnxruntime") is None:
+        if not (folder / _MANIFEST).exists() or importlib.util.find_spec("onnxruntime") is None:
+            return None
+        manifest = Model.read_manifest(folder)
+        if manifest.look is None:
             return None
         try:
             facts = EncoderManifest.read(folder / _MANIFEST)
