@@ -131,7 +131,7 @@ class ADSH(DeepHasher):
         u = torch.tanh(outputs)
         V = torch.from_numpy(self._V).to(outputs)
         S = torch.from_numpy(self._similarity(rows)).to(outputs)
-        # Eq. (3), divided by n |Omega| c^2.
+        # The asymmetric loss, divided by n |Omega| c^2.
         pairs = (u @ V.T / self.n_bits - S).square().mean()
         return pairs + self.gamma / self.n_bits**2 * (V[torch.from_numpy(rows)] - u).square().sum(1).mean()
 
@@ -167,12 +167,12 @@ def update_codes(V: _Floats, U: _Floats, S: _Floats, omega: Rows, gamma: float) 
     """
     n_bits = V.shape[1]
     V = V.copy()
-    # Eq. (7): the objective is |V U'|^2 + tr(V Q') + constant.
+    # The objective is |V U'|^2 + tr(V Q') + constant.
     Q = -2 * n_bits * S.T @ U
     Q[omega] -= 2 * gamma * U
     for bit in range(n_bits):
         others = np.arange(n_bits) != bit
-        # Eq. (11); where the bit has no effect it stays.
+        # The optimal column; where the bit has no effect it stays.
         slope = 2 * V[:, others] @ (U[:, others].T @ U[:, bit]) + Q[:, bit]
         V[:, bit] = np.where(slope == 0, V[:, bit], -np.sign(slope))
     return V

@@ -76,6 +76,6 @@ class CSQ(DeepHasher):
 
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         bits = torch.from_numpy(self._centres[rows] > 0).to(outputs)
-        # Eq. (4): (tanh(u) + 1) / 2 = sigmoid(2u). Eq. (5) is the second term.
+        # (tanh(u) + 1) / 2 = sigmoid(2u); the second term is the quantisation loss.
         central = functional.binary_cross_entropy_with_logits(2 * outputs, bits)
         return central + self.quantisation * log_cosh(torch.tanh(outputs).abs() - 1).sum(1).mean()

@@ -107,7 +107,7 @@ class DSDH(DPSH):
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         Y, U = self._classes, self._U.astype(np.float64)
         W = fit_classifier(self._B, Y, self.nu / self.mu)
-        # Eq. (14): as in SDH, with the outputs in the place of its kernel machine.
+        # As in SDH, with the outputs in the place of its kernel machine.
         self._B = solve_codes(self._B, Y @ W.T + self.eta / self.mu * U, W @ W.T, self.n_sweeps)
         error = np.square(Y.toarray() - self._B @ W).sum()
         objective = self.mu * error + self.nu * np.square(W).sum() + self.eta * np.square(self._B - U).sum()

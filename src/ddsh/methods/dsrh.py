@@ -87,7 +87,7 @@ class DSRH(DeepHasher):
         labels = self._labels.take(rows)
         gains = torch.exp2(torch.from_numpy(labels.n_shared(labels)).to(outputs))
         others = 1 - torch.eye(len(rows), dtype=outputs.dtype, device=outputs.device)
-        # Eq. (6): the weights of pairs (i, j) of each query q, shape (q, i, j); a query is not ranked to itself.
+        # The weights of pairs (i, j) of each query q, shape (q, i, j); a query is not ranked to itself.
         weights = functional.relu(gains[:, :, None] - gains[:, None, :]) * others[:, :, None] * others[:, None, :]
         weights = weights / weights.sum((1, 2), keepdim=True).clamp_min(1)
         errors = functional.relu(distances[:, :, None] - distances[:, None, :] + self.margin)

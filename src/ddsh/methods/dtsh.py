@@ -80,6 +80,6 @@ class DTSH(DeepHasher):
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         theta = outputs @ outputs.T / 2
         gaps = triplet_gaps(theta, similar_pairs(self._labels, rows, outputs))
-        # Eq. (7): -log sigmoid(theta_qp - theta_qn - alpha).
+        # -log sigmoid(theta_qp - theta_qn - alpha).
         likelihood = mean_or_zero(functional.softplus(self.margin * self.n_bits - gaps))
         return likelihood + self.quantisation * torch.mean((signs(outputs) - outputs).square())

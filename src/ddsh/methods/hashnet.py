@@ -106,6 +106,6 @@ class HashNet(DeepHasher):
         shared = torch.from_numpy(labels.overlap(labels, "jaccard")).to(outputs)
         weights = torch.where(similar, self._balance[0] * shared, self._balance[1])
         products = self.slope / self.n_bits * z @ z.T
-        # Eq. (4), with the weights of Eq. (2); the mean over pairs.
+        # The weighted likelihood; the mean over pairs.
         losses = functional.binary_cross_entropy_with_logits(products, similar.to(outputs), weights, reduction="none")
         return mean_or_zero(off_diagonal(losses))

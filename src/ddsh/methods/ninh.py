@@ -91,7 +91,7 @@ class NINH(DeepHasher):
         b = torch.sigmoid(outputs)
         norms = b.square().sum(1)
         distances = norms[:, None] + norms - 2 * b @ b.T
-        # Eq. (3); the gap is the distance to the similar image minus that to the dissimilar one.
+        # The gap is the distance to the similar image minus that to the dissimilar one.
         gaps = triplet_gaps(distances, similar_pairs(self._labels, rows, outputs))
         return mean_or_zero(functional.relu(self.margin + gaps))
 
