@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ddsh.datasets import Dataset, Split
     from ddsh.datasets.protocols import RowNumbers
     from ddsh.images import Images
+    from ddsh.methods import Hasher
     from ddsh.model import Model
 
 _N_HELD = 500  # images that calibrate a model, at most
@@ -203,7 +204,7 @@ def train(
             source,
             split,
             len(train_rows),
-            changes=_differences(own.describe_params(), adapted.describe_params()),
+            changes=_adaptations(own, adapted),
         )
     if adapted is not own:
         model = Model(adapted, model.backbone, look_bits)
@@ -364,10 +365,19 @@ def _explain(dataset: "Dataset", source: str, split: "Split", n_train: int, chan
         typer.echo(f"Adapted to {n_train:,} training images: {', '.join(changes)}.", err=True)
 
 
+def _adaptations(own: "Hasher", adapted: "Hasher") -> list[str]:
+    """Return what was adapted, such as ``epochs 24``; of another preset, only what differs from it."""
+    before, after = own.describe_params(), adapted.describe_params()
+    changes = _differences(before, after)
+    if before.get("preset") == after.get("preset"):
+        return changes
+    plain = own.from_description(own.get_params() | {"preset": after["preset"], "training": None})
+    others = _differences(plain.describe_params(), after)  # given options are among them
+    return [f"preset {after['preset']}", *(change for change in others if change in changes)]
+
+
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the parameters that differ, such as ``epochs 24``, at any depth; another preset says all by its name."""
-    if before.get("preset") != after.get("preset"):
-        return [f"preset {after['preset']}"]
+    """Return the parameters that differ, such as ``epochs 24``, at any depth."""
     found = []
     for name, value in after.items():
         if isinstance(value, dict):

@@ -310,7 +310,9 @@ class DDSH(DeepHasher):
             other: Self = clone(self).set_params(preset=preset)
             if self.training is not None and given is not None:
                 chosen = {name: value for name, value in vars(self.training).items() if name in given}
-                other.set_params(training=replace(self.presets[preset].training, **chosen))
+                schedule = self.presets[preset].training
+                schedule = schedule.scaled(chosen.get("learning_rate", schedule.learning_rate))
+                other.set_params(training=replace(schedule, **chosen))
             return other.adapted(labels, given)
         suited = super().adapted(labels, given)
         n_items = len(labels)
