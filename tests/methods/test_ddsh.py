@@ -661,7 +661,7 @@ def test_parameters_that_were_given_are_not_adapted(images):
     method = DDSH(16, preset="pairs", n_omega=100, solver="exact", sampling="random", start="random", training=FAST)
     assert method.adapted(several(20)).get_params() == method.get_params()
     assert DDSH(16, n_omega=100).adapted(several(90)).settings().start == "cosdish"
-    named = DDSH(16, training=FAST).adapted(several(20), given=["epochs"])
+    named = DDSH(16, preset="pairs", training=FAST).adapted(several(20), given=["epochs"])
     assert (named.training.epochs, named.training.batch_size, named.n_omega) == (FAST.epochs, 16, 10)
     assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2**0.5)
     assert DDSH(16).adapted(several(20), given=["learning_rate"]).training.learning_rate == 0.05
