@@ -311,7 +311,8 @@ class DDSH(DeepHasher):
             if self.training is not None and given is not None:
                 chosen = {name: value for name, value in vars(self.training).items() if name in given}
                 schedule = self.presets[preset].training
-                schedule = schedule.scaled(chosen.get("learning_rate", schedule.learning_rate))
+                if "learning_rate" in chosen:
+                    schedule = schedule.scaled(chosen["learning_rate"])
                 other.set_params(training=replace(schedule, **chosen))
             return other.adapted(labels, given)
         suited = super().adapted(labels, given)
