@@ -528,6 +528,25 @@ def test_codes_can_start_from_those_of_cosdish(images):
     assert np.array_equal(starts[0], COSDISH(8, seed=3).learn_codes(as_labels(images[1])))
 
 
+def test_codes_can_start_from_those_that_the_labels_alone_give(rng):
+    class Watched(DDSH):
+        def _begin_epoch(self, number):
+            starts.append(self._B.copy())
+            return super()._begin_epoch(number)
+
+    starts = []
+    matrix = np.eye(6, dtype=int)[np.arange(120) % 6] | np.eye(6, dtype=int)[np.arange(120) % 5]
+    pixels = rng.integers(0, 255, (120, 8, 8, 1)).astype(np.uint8)
+    settings = {"n_omega": 40, "solver": "local", "context": "others", "dissimilar": "balanced", "multilabel": "none"}
+    for start in ("labels", "random"):
+        Watched(12, backbone=Tiny(), training=replace(FAST, epochs=1), start=start, **settings).fit(pixels, matrix)
+    labels = as_labels(matrix)
+    similar = labels.similar(labels)
+    learned, at_random = (codes.astype(int) @ codes.T.astype(int) for codes in starts)
+    assert learned[similar].mean() > learned[~similar].mean() + 6  # of 12 bits
+    assert abs(at_random[similar].mean() - at_random[~similar].mean()) < 2
+
+
 @pytest.mark.parametrize("cls", [DDSH, DDSHMAC])
 def test_the_codes_of_the_start_stay_during_the_warm_up(images, cls):
     class Watched(cls):

@@ -22,8 +22,9 @@ single labels; or, for similar pairs, the share of their labels that they have i
 Sampling: TypeAlias = Literal["random", "stratified"]
 """How Omega is drawn: at random, or with the share of each class."""
 
-Start: TypeAlias = Literal["random", "cosdish"]
-"""Codes before the first epoch: random, as in the authors' release, or those of COSDISH."""
+Start: TypeAlias = Literal["random", "cosdish", "labels"]
+"""Codes before the first epoch: random, as in the authors' release, those of COSDISH, or those that the discrete step
+learns from the labels alone."""
 
 _CHOICES: Mapping[str, Any] = {
     "solver": Solver,

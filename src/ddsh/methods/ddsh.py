@@ -29,6 +29,7 @@ __all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
 
 _SAMPLE = 2000
 _FEW = 200
+_SAMPLINGS, _ALTERNATIONS = 10, 3  # as in COSDISH
 _CHOSEN = (
     "n_inner",
     "n_omega",
@@ -65,7 +66,7 @@ class Preset:
         Divide the gradient by batch x images, as the authors do, instead of taking the mean over pairs and bits.
     sampling : {"random", "stratified"}
         How Omega is drawn: at random, or with the share of each class.
-    start : {"random", "cosdish"}
+    start : {"random", "cosdish", "labels"}
         Codes before the first epoch.
     warm_up : int
         First epochs, in which the codes stay those of the start.
@@ -173,8 +174,9 @@ class DDSH(DeepHasher):
         S of dissimilar pairs: -1, or -r so that similar and dissimilar pairs have equal total weight.
     sampling : {"random", "stratified"}, optional
         How Omega is drawn: at random, or with the share of each class.
-    start : {"random", "cosdish"}, optional
-        Codes before the first epoch: random, as in the authors' release, or those of COSDISH.
+    start : {"random", "cosdish", "labels"}, optional
+        Codes before the first epoch: random, as in the authors' release, those of COSDISH, or those that the discrete
+        step learns from the labels alone, with the similarities, the solver and the size of Omega that are set here.
     warm_up : int, optional
         Number of first epochs in which the network learns the codes of the start, before the discrete step and its own
         outputs change them. A network that has much to learn gives all images the same code at first, which would
@@ -345,33 +347,66 @@ class DDSH(DeepHasher):
         else:  # as in the authors' release
             self._B = self._rng(0).choice(np.array([-1, 1], np.int8), (len(labels), self.n_bits))
         self._omega: Rows = np.empty(0, np.int64)
+        if self._settings.start == "labels":
+            self._learn_from_labels()
+
+    def _learn_from_labels(self) -> None:
+        """Learn the codes of all images without the network: Gamma's are the signs of S B_omega, as in COSDISH."""
+        for number in range(_SAMPLINGS):
+            rng = self._rng(8, number)
+            gamma, S_omega, S_gamma = self._draw_omega(rng)
+            for _ in range(_ALTERNATIONS):
+                self._B[self._omega] = B_omega = self._code_omega(gamma, S_omega, S_gamma, rng)
+                pull = S_gamma @ B_omega
+                self._B[gamma] = np.where(pull > 0, 1, np.where(pull < 0, -1, self._B[gamma]))
+
+    def _draw_omega(self, rng: np.random.Generator) -> tuple[Rows, NDArray[np.float64], NDArray[np.float64]]:
+        """Draw a new Omega; return Gamma and the similarities of Omega and Gamma to Omega."""
+        n, n_omega = len(self._labels), self._settings.n_omega
+        if self._settings.sampling == "stratified":
+            self._omega = np.flatnonzero(draw_stratified(self._labels, n_omega, rng))
+        else:
+            self._omega = np.sort(np.argsort(rng.random(n), kind="stable")[:n_omega])
+        return self._pairs_of_omega()
+
+    def _pairs_of_omega(self) -> tuple[Rows, NDArray[np.float64], NDArray[np.float64]]:
+        """Return Gamma and the similarities of Omega and Gamma to Omega."""
+        gamma = np.setdiff1d(np.arange(len(self._labels)), self._omega)
+        S = self._similarity(np.concatenate([self._omega, gamma]))
+        return gamma, S[: len(self._omega)], S[len(self._omega) :]
+
+    def _code_omega(
+        self,
+        gamma: Rows,
+        S_omega: NDArray[np.float64],
+        S_gamma: NDArray[np.float64],
+        rng: np.random.Generator,
+        linear: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.int8]:
+        """Return new codes of Omega, bit by bit."""
+        loss = self._pair_loss
+        return code_omega(
+            self._B[self._omega],
+            self._B[gamma],
+            S_omega,
+            S_gamma,
+            solver=self._settings.solver,
+            context=self._settings.context,
+            slope=None if isinstance(loss, L2Loss) else partial(loss.slope, n_bits=self.n_bits),
+            linear=linear,
+            rng=rng,
+        )
 
     def _begin_epoch(self, number: int) -> tuple[Rows, float | None]:
         settings, self._epoch = self._settings, number
         n = len(self._labels)
         if number % settings.n_inner == 0:
-            rng = self._rng(3, number)
-            if settings.sampling == "stratified":
-                self._omega = np.flatnonzero(draw_stratified(self._labels, settings.n_omega, rng))
-            else:
-                self._omega = np.sort(np.argsort(rng.random(n), kind="stable")[: settings.n_omega])
-        gamma = np.setdiff1d(np.arange(n), self._omega)
-        S = self._similarity(np.concatenate([self._omega, gamma]))
-        S_omega, S_gamma = S[: settings.n_omega], S[settings.n_omega :]
+            gamma, S_omega, S_gamma = self._draw_omega(self._rng(3, number))
+        else:
+            gamma, S_omega, S_gamma = self._pairs_of_omega()
         B_omega, B_gamma = self._B[self._omega], self._B[gamma]
-        slope = None if isinstance(self._pair_loss, L2Loss) else partial(self._pair_loss.slope, n_bits=self.n_bits)
         if number >= settings.warm_up:
-            B_omega = code_omega(
-                B_omega,
-                B_gamma,
-                S_omega,
-                S_gamma,
-                solver=settings.solver,
-                context=settings.context,
-                slope=slope,
-                linear=self._linear(),
-                rng=self._rng(4, number),
-            )
+            B_omega = self._code_omega(gamma, S_omega, S_gamma, self._rng(4, number), self._linear())
         self._B[self._omega] = B_omega
         self._prepare_targets(gamma, B_omega, S_gamma)
         return gamma, full_objective(B_omega, B_gamma, S_omega, S_gamma) / n
