@@ -123,14 +123,15 @@ PRESETS: Mapping[str, Preset] = {
     "pairs": _PAIRS,
     "multilabel": replace(
         _PAIRS,
-        training=replace(_PAIRS.training.scaled(0.02), head_factor=10.0, standardise=True),
+        training=replace(_PAIRS.training.scaled(0.02), standardise=True),
         n_omega=400,
         solver="local",
         context="others",
         dissimilar="balanced",
-        start="random",
+        start="labels",
+        warm_up=6,
         multilabel="jaccard",
-        ridge=0.1,
+        ridge=0.3,
     ),
     "scratch": replace(
         _PAIRS,
