@@ -474,6 +474,29 @@ def test_labels_and_words_filter_the_results(opened, site):
     assert set(page.locator(".name").all_inner_texts()) == {"4.png"}
 
 
+def test_words_typed_while_another_option_is_applied_are_kept(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}&label=red&label=blue&all_labels=true")
+    page.get_by_label("Words").focus()
+    page.evaluate("() => { document.getElementById('all-labels').click(); document.execCommand('insertText', false, '4.PNG'); }")
+    page.wait_for_function("() => !location.hash.includes('all_labels')")
+    title(page, "Most similar images")
+    assert page.get_by_label("Words").input_value() == "4.PNG"
+    page.get_by_label("Words").press("Enter")
+    page.wait_for_function("() => document.getElementById('text').defaultValue === '4.PNG'")
+    rests(page)
+    assert set(page.locator(".name").all_inner_texts()) == {"4.png"}
+    page.go_back()
+    page.wait_for_function("() => document.getElementById('text').value === ''")
+
+
+def test_two_options_changed_at_once_are_both_applied(opened, site):
+    page = opened(f"#id={site.search.ids()[0]}&label=red&label=blue")
+    page.evaluate("() => { for (const chip of document.querySelectorAll('.chip')) chip.click(); }")
+    page.wait_for_function("() => !location.hash.includes('label')")
+    rests(page)
+    assert page.locator(".card").count() == 18
+
+
 def test_hostile_names_and_labels_run_no_script(index, opened, serve, photo):
     label = "<img src=x onerror=\"document.title='owned'\">"
     own = serve(index)

@@ -34,10 +34,11 @@ let results = null; // what is shown: { hits, response, nShown, showsApart, load
 const setBusy = (busy) => byId("results").setAttribute("aria-busy", busy);
 
 function navigate(changes) {
-  const next = writeState({ ...state, ...changes });
-  if (next === writeState(state)) return;
+  const next = { ...state, ...changes };
+  if (writeState(next) === writeState(state)) return;
   setBusy(true);
-  location.hash = next;
+  state = next; // at once: another change may come before the event of this one
+  location.hash = writeState(next);
 }
 
 // Query image
@@ -104,7 +105,7 @@ function showOptions() {
   byId("radius").max = maxDistance();
   byId("radius").value = state.radius ?? maxDistance();
   byId("least").value = cutOff() ?? 0;
-  byId("text").value = state.text ?? "";
+  showText(state.text ?? "");
   byId("label").value = "";
   byId("all-row").hidden = state.labels.length < 2;
   byId("all-labels").checked = state.allLabels;
@@ -120,6 +121,12 @@ function showOptions() {
   byId("least-row").hidden = !(hasQuery(state) && hasSimilarities());
   byId("radius-row").hidden = !hasQuery(state) || (hasSimilarities() && state.radius === null);
   showRanges();
+}
+
+// Words that are being typed stay while other options are shown anew: only another search replaces them.
+function showText(text) {
+  const field = byId("text");
+  if (field.defaultValue !== text) field.value = field.defaultValue = text;
 }
 
 // Similarities without labels are those of looks.
