@@ -106,12 +106,11 @@ def test_ddsh_learns_from_a_few_images_and_says_what_was_adapted(ddsh, photos, t
     outcome = ddsh("train", photos, *SMALL, "--out", tmp_path / "few")
     assert outcome.returncode == 0, outcome.stderr
     [line] = [line for line in outcome.stderr.splitlines() if line.startswith("Adapted")]
-    assert line.startswith("Adapted to 18 training images: 6 queries instead of 10 per class, preset pairs, ")
-    assert "n_omega 9" in line
+    assert line.startswith("Adapted to 18 training images: 6 queries instead of 10 per class, n_omega 9, ")
     assert "batch_size 16" in line
     params = json.loads((tmp_path / "few" / "model.json").read_text())["params"]
     assert params["n_omega"] == 9
-    assert (params["sampling"], params["start"]) == ("stratified", "cosdish")
+    assert (params["sampling"], params["start"]) == ("stratified", "labels")
     assert (params["training"]["batch_size"], params["training"]["epochs"]) == (16, 15)
     found = json.loads(ddsh("evaluate", tmp_path / "few", photos, "--json").stdout)
     assert (found["scores"]["n_query"], found["scores"]["n_database"]) == (6, 18)
@@ -121,7 +120,7 @@ def test_options_of_the_split_and_the_schedule_are_kept_and_used_again(ddsh, pho
     options = ("--queries-per-class", 2, "--n-train", 12, "--epochs", 2, "--batch-size", 5, "--learning-rate", 0.02)
     outcome = ddsh("train", photos, *SMALL, *options, "--out", tmp_path / "few")
     assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stderr.startswith("Adapted to 12 training images: preset pairs, ")
+    assert outcome.stderr.startswith("Adapted to 12 training images: n_omega 6")
     assert "epochs" not in outcome.stderr
     facts = json.loads((tmp_path / "few" / "model.json").read_text())
     assert (facts["params"]["training"]["epochs"], facts["params"]["training"]["batch_size"]) == (2, 5)

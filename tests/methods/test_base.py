@@ -20,6 +20,7 @@ from ddsh.methods import (
     KSH,
     LFH,
     LSH,
+    METHODS,
     SDH,
     SH,
     SPH,
@@ -29,6 +30,7 @@ from ddsh.methods import (
     IsoHash,
     SemanticHashing,
     Training,
+    get_method,
 )
 
 
@@ -116,3 +118,11 @@ def test_a_score_of_one_item_is_refused(features):
     method = LSH(4).fit(features[0])
     with pytest.raises(InvalidInput, match="two or more"):
         method.score(features[0][:1], [0])
+
+
+def test_parameters_that_must_be_above_zero_are_refused_at_zero():
+    checked = [(name, parameter) for name in METHODS for parameter in get_method(name).above_zero]
+    assert len(checked) > 10
+    for name, parameter in checked:
+        with pytest.raises(InvalidInput, match=f"{parameter} must be above 0; got 0"):
+            get_method(name)(**{parameter: 0})._check_parameters()

@@ -488,3 +488,31 @@ def test_a_slope_of_the_wrong_shape_and_an_unknown_context_are_refused(rng):
         code_omega(*blocks, solver="local", rng=rng, context="before", slope=lambda g, s: s[0])
     with pytest.raises(UnknownName, match=r"Unknown context 'other'\. Did you mean 'others'"):
         code_omega(*blocks, solver="local", rng=rng, context="other")
+
+
+def test_weights_of_points_weigh_their_pairs(rng):
+    B_omega, B_gamma, S_omega, S_gamma = _blocks(rng, 5, 6, 4)
+    weights = np.array([3, 1, 2, 1, 1])
+    often = np.repeat(np.arange(5), weights)
+    found = code_omega(
+        B_omega,
+        B_gamma,
+        S_omega,
+        S_gamma,
+        solver="exact",
+        context="others",
+        weights=weights,
+        rng=np.random.default_rng(0),
+    )
+
+    def loss(codes):
+        repeated = codes[often], B_gamma, S_omega[np.ix_(often, often)], S_gamma[:, often]
+        return full_objective(*repeated)
+
+    bit = B_omega.copy()
+    losses = []
+    for b in map(np.array, product((-1, 1), repeat=5)):
+        bit[:, 0] = b
+        losses.append(loss(bit))
+    bit[:, 0] = found[:, 0]
+    assert loss(bit) == pytest.approx(min(losses))

@@ -138,7 +138,7 @@ def test_the_discrete_step_never_raises_the_objective_with_local_search(images):
             before = self._B.copy()
             rows, objective = super()._begin_epoch(number)
             omega, gamma = self._omega, self._gamma
-            S = self._similarity(np.concatenate([omega, gamma]))
+            S = self._similarity(self._labels.take(np.concatenate([omega, gamma])), self._labels.take(omega))
             blocks = S[: len(omega)], S[len(omega) :]
             seen.append((full_objective(before[omega], before[gamma], *blocks), objective * len(self._B)))
             return rows, objective
@@ -165,10 +165,10 @@ def test_omega_is_drawn_anew_every_n_inner_epochs(images):
 
 def test_dissimilar_pairs_weigh_as_much_as_similar_ones_when_balanced(images):
     method = _make(dissimilar="balanced").fit(*images)
-    S = method._similarity(np.arange(150))
+    S = method._similarity(method._labels, method._labels.take(method._omega))
     assert S[S > 0].sum() == pytest.approx(-S[S < 0].sum())
     plain = _make(dissimilar="minus-one").fit(*images)
-    assert set(np.unique(plain._similarity(np.arange(150)))) == {-1.0, 1.0}
+    assert set(np.unique(plain._similarity(method._labels, method._labels))) == {-1.0, 1.0}
 
 
 def test_dissimilar_pairs_of_two_multi_label_images_say_nothing(images):
@@ -176,7 +176,7 @@ def test_dissimilar_pairs_of_two_multi_label_images_say_nothing(images):
     matrix[np.arange(150), images[1]] = 1
     matrix[:60, 3] = images[1][:60] == 0
     method = _make().fit(images[0], matrix)
-    S = method._similarity(np.arange(150))
+    S = method._similarity(method._labels, method._labels.take(method._omega))
     many = matrix.sum(axis=1) > 1
     similar = (matrix @ matrix[method._omega].T) > 0
     quiet = ~similar & many[:, None] & many[method._omega]
@@ -644,26 +644,38 @@ def test_images_with_several_labels_get_their_own_preset():
     labels = as_labels(np.eye(5, dtype=np.uint8)[np.arange(5000) % 5] | np.eye(5, dtype=np.uint8)[np.arange(5000) % 3])
     assert DDSH(16).adapted(labels).settings() == PRESETS["multilabel"]
     assert DDSH(16, preset="paper").adapted(labels).preset == "paper"
+    one_each = as_labels(np.eye(5, dtype=np.uint8)[np.arange(5000) % 5])
+    assert DDSH(16).adapted(one_each).preset == "tuned"
     assert DDSH(16).adapted(labels, given=["preset"]).preset == "tuned"
     given = DDSH(16, training=Training(epochs=3, learning_rate=9.0)).adapted(labels, given=["epochs"])
     assert given.settings().training == replace(PRESETS["multilabel"].training, epochs=3)
 
 
 def test_few_images_get_a_smaller_omega_and_schedule():
-    method = DDSH(16).adapted(several(90))
-    settings = method.settings()
-    assert (settings.n_omega, settings.solver, settings.sampling, settings.start) == (
-        45,
-        "local",
-        "stratified",
-        "cosdish",
-    )
-    assert settings.dissimilar == "minus-one"
-    schedule = PRESETS["pairs"].training
-    assert settings.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
+    schedule = PRESETS["tuned"].training
+    smaller = replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
+    assert DDSH(16).adapted(several(90)).settings() == replace(PRESETS["tuned"], n_omega=45, training=smaller)
     assert DDSH(16).adapted(several(150)).settings().n_omega == 75
+    pairs = DDSH(16, preset="pairs", sampling="random").adapted(several(90), given=[]).settings()
+    assert (pairs.n_omega, pairs.solver, pairs.sampling, pairs.start) == (45, "local", "stratified", "cosdish")
+    schedule = PRESETS["pairs"].training
+    assert pairs.training == replace(schedule, batch_size=16).scaled(schedule.learning_rate / 4)
     half = DDSH(16, preset="multilabel").adapted(several(500)).settings()
-    assert half == replace(PRESETS["multilabel"], n_omega=250)
+    schedule = PRESETS["multilabel"].training
+    smaller = replace(schedule, batch_size=16).scaled(schedule.learning_rate / 4)
+    assert half == replace(PRESETS["multilabel"], n_omega=250, training=smaller)
+
+
+def test_a_thousand_images_get_smaller_batches_where_codes_are_targets():
+    schedule = PRESETS["tuned"].training
+    smaller = replace(schedule, batch_size=16).scaled(schedule.learning_rate / 2)
+    for n_items in (200, 1000, 1919):
+        assert DDSH(16).adapted(several(n_items)).settings() == replace(PRESETS["tuned"], training=smaller)
+    assert DDSH(16).adapted(several(1920)).settings() == PRESETS["tuned"]
+    pairs = DDSH(16, preset="pairs")
+    assert pairs.adapted(several(1000)) is pairs
+    given = DDSH(16).adapted(several(1000), given=["batch_size"])
+    assert given.settings().training.batch_size == schedule.batch_size
 
 
 @pytest.mark.parametrize("cls", [DDSH, DDSH0, DDSHMAC])
@@ -671,7 +683,7 @@ def test_few_images_get_a_smaller_omega_and_schedule():
 def test_enough_images_change_nothing(cls, preset):
     method = cls(16, preset=preset)
     settings = method.settings()
-    enough = max(2 * settings.n_omega, 4 * settings.training.batch_size)
+    enough = max(2 * settings.n_omega, (60 if settings.ridge else 4) * settings.training.batch_size)
     assert method.adapted(several(enough)) is method
     assert method.adapted(several(5000)) is method
 
@@ -679,11 +691,11 @@ def test_enough_images_change_nothing(cls, preset):
 def test_parameters_that_were_given_are_not_adapted(images):
     method = DDSH(16, preset="pairs", n_omega=100, solver="exact", sampling="random", start="random", training=FAST)
     assert method.adapted(several(20)).get_params() == method.get_params()
-    assert DDSH(16, n_omega=100).adapted(several(90)).settings().start == "cosdish"
+    assert DDSH(16, preset="pairs", n_omega=100).adapted(several(90)).settings().start == "cosdish"
     named = DDSH(16, preset="pairs", training=FAST).adapted(several(20), given=["epochs"])
     assert (named.training.epochs, named.training.batch_size, named.n_omega) == (FAST.epochs, 16, 10)
-    assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2**0.5)
-    assert DDSH(16).adapted(several(20), given=["learning_rate"]).training.learning_rate == 0.05
+    assert named.training.learning_rate == pytest.approx(FAST.learning_rate / 2)
+    assert DDSH(16).adapted(several(20), given=["learning_rate"]).training.learning_rate == 0.02
     with pytest.raises(InvalidInput, match=r"n_omega is 100 but there are only 90 images.*adapted\(labels\)"):
         DDSH(8, backbone=Tiny(), training=FAST, n_omega=100).fit(images[0][:90], images[1][:90])
 
@@ -713,7 +725,7 @@ def test_a_schedule_for_few_images_takes_enough_steps(n_items):
     assert suited.batch_size in (16, 32, 64)
     assert suited.epochs * -(-n_items // suited.batch_size) >= 30
     assert (suited == schedule) == (n_items >= 256)
-    assert suited.learning_rate == pytest.approx(0.05 * (suited.batch_size / 64) ** 0.5)
+    assert suited.learning_rate == pytest.approx(0.05 * suited.batch_size / 64)
     assert schedule.for_few(n_items, given=["epochs", "batch_size"]) == schedule
 
 

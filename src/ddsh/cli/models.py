@@ -383,7 +383,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         if isinstance(value, dict):
             found += _differences(before.get(name) or {}, value)
         elif value != before.get(name):
-            found.append(f"{name} {value}")
+            found.append(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}")
     return found
 
 

@@ -109,6 +109,7 @@ def code_omega(
     rng: np.random.Generator,
     slope: Slope | None = None,
     linear: NDArray[Any] | None = None,
+    weights: NDArray[Any] | None = None,
     context: Context,
 ) -> Signs:
     """Learn the codes of the sampled points bit by bit, with all other codes fixed.
@@ -132,6 +133,9 @@ def code_omega(
         returns an array of their shape. By default the loss is (c s - g)^2, which needs no n x m work per bit.
     linear : ndarray, shape (m, c), optional
         Added to the linear term of each bit.
+    weights : ndarray, shape (m,), optional
+        Weights of the sampled points; a pair of them has the product, a pair with another point that of its own. 1 by
+        default.
     context : {"before", "others"}
         The bits that are fixed while one is solved: those before it (as in the paper), or all others, those after it at
         their current values; then ``"local"`` and ``"exact"`` never increase the total loss.
@@ -159,6 +163,8 @@ def code_omega(
             Q = _checked_slopes(slope, fixed @ fixed.T, among)
             p = _checked_slopes(slope, others[:, known] @ fixed.T, across).T @ others[:, bit]
         np.fill_diagonal(Q, 0)
+        if weights is not None:
+            Q, p = Q * np.outer(weights, weights), p * weights
         if linear is not None:
             p = p + linear[:, bit]
         codes[:, bit] = solve(Q, p, solver=solver, rng=rng, start=codes[:, bit])

@@ -26,7 +26,7 @@ from ddsh.methods._batches import Batches, FrozenBatches, ImageBatches, Prepared
 from ddsh.methods._checkpoints import Checkpoints
 from ddsh.methods._loop import TrainingLoop
 from ddsh.methods.base import Hasher, Outputs, SearchRange
-from ddsh.methods.training import SEARCHED, Training, TrainingStep
+from ddsh.methods.training import FEWEST_BATCHES, SEARCHED, Training, TrainingStep
 
 __all__ = ["DeepHasher", "Rows"]
 
@@ -174,7 +174,7 @@ class DeepHasher(Hasher):
         schedule = self._schedule()
         if given is None:
             given = vars(schedule) if self.training is not None else ()
-        suited = schedule.for_few(len(labels), given)
+        suited = schedule.for_few(len(labels), given, self._fewest_batches())
         if suited == schedule:
             return self
         copied: Self = clone(self)
@@ -234,6 +234,10 @@ class DeepHasher(Hasher):
     def _schedule(self) -> Training:
         """Return the training schedule."""
         return self.training or self.default_training
+
+    def _fewest_batches(self) -> int:
+        """Return the number of mini-batches in an epoch below which :meth:`adapted` makes them smaller."""
+        return FEWEST_BATCHES
 
     def _rng(self, *purpose: int) -> np.random.Generator:
         """Return a generator for one purpose, the same in every run, resumed or not."""

@@ -69,6 +69,8 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     """
 
     card: ClassVar[MethodCard]
+    above_zero: ClassVar[tuple[str, ...]] = ()
+    """Parameters that must be above 0."""
     n_bits: int
 
     def search_space(self, labels: Labels) -> "dict[str, SearchRange]":
@@ -226,6 +228,9 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     def _check_parameters(self) -> None:
         if not 1 <= self.n_bits <= MAX_BITS:
             raise InvalidInput(f"n_bits must be 1 to {MAX_BITS}; got {self.n_bits}.")
+        for name in self.above_zero:
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
 
     def _check_at_least_one(self, *names: str) -> None:
         """Raise if one of these parameters is below 1."""

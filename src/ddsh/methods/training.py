@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from ddsh.errors import InvalidInput
 
-__all__ = ["SEARCHED", "Training", "TrainingStep"]
+__all__ = ["FEWEST_BATCHES", "SEARCHED", "Training", "TrainingStep"]
 
-_FEWEST_BATCHES = 4
 _SMALLEST_BATCH = 16
 _FEWEST_STEPS = 30
+
+FEWEST_BATCHES = 4
+"""Mini-batches in an epoch that are enough for most methods; see :meth:`Training.for_few`."""
 
 SEARCHED: Mapping[str, float] = {"learning_rate": 3.0, "batch_size": 0.5, "head_factor": 2.0}
 """Fields of :class:`Training` that ``ddsh tune`` varies, and the factors of its steps."""
@@ -75,11 +77,11 @@ class Training:
         final = self.final_lr and self.final_lr * learning_rate / self.learning_rate
         return replace(self, learning_rate=learning_rate, final_lr=final)
 
-    def for_few(self, n_items: int, given: Collection[str] = ()) -> "Training":
-        """Return a schedule for few images; the same one if there are four mini-batches of them.
+    def for_few(self, n_items: int, given: Collection[str] = (), fewest_batches: int = FEWEST_BATCHES) -> "Training":
+        """Return a schedule for few images; the same one if they make enough mini-batches.
 
-        Mini-batches are halved, down to 16 images, the learning rate falls with the square root of their size, and
-        there are as many epochs as make 30 steps.
+        Mini-batches are halved, down to 16 images, the learning rate falls in proportion, and there are as many epochs
+        as make 30 steps.
 
         Parameters
         ----------
@@ -87,18 +89,20 @@ class Training:
             Number of training images.
         given : collection of str
             Fields that stay as they are.
+        fewest_batches : int
+            Number of mini-batches that is enough.
         """
         size, epochs = self.batch_size, self.epochs
-        if n_items >= _FEWEST_BATCHES * size:
+        if n_items >= fewest_batches * size:
             return self
-        while "batch_size" not in given and n_items < _FEWEST_BATCHES * size and size >= 2 * _SMALLEST_BATCH:
+        while "batch_size" not in given and n_items < fewest_batches * size and size >= 2 * _SMALLEST_BATCH:
             size //= 2
         if "epochs" not in given:
             epochs = max(epochs, math.ceil(_FEWEST_STEPS / math.ceil(n_items / size)))
         suited = replace(self, batch_size=size, epochs=epochs)
         if "learning_rate" in given:
             return suited
-        return suited.scaled(self.learning_rate * math.sqrt(size / self.batch_size))
+        return suited.scaled(self.learning_rate * size / self.batch_size)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate after this fraction of the training."""
