@@ -21,7 +21,7 @@ def test_the_loss_is_cross_entropy_with_the_centres_and_log_cosh(rng):
     h = (np.tanh(u) + 1) / 2
     bits = (method._centres[rows] + 1) / 2
     entropy = -np.mean(bits * np.log(h) + (1 - bits) * np.log(1 - h))
-    quantisation = np.mean(np.sum(np.log(np.cosh(np.abs(2 * h - 1) - 1)), axis=1))
+    quantisation = np.mean(np.log(np.cosh(np.abs(2 * h - 1) - 1)))
     assert method._loss(torch.tensor(u), rows).item() == pytest.approx(entropy + 0.3 * quantisation)
 
 
@@ -49,3 +49,9 @@ def test_several_labels_have_the_majority_of_the_centres():
     method = _begun(np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]))
     centres = method._centres.astype(int)
     assert np.array_equal(centres[3], np.sign(centres[:3].sum(axis=0)))
+
+
+def test_images_with_the_same_labels_have_the_same_centre():
+    centres = _begun(np.array([[1, 0, 0], [0, 1, 0], *[[1, 1, 0]] * 5]))._centres
+    assert (centres[:2].sum(axis=0) == 0).any(), "there are ties"
+    assert len(np.unique(centres[2:], axis=0)) == 1

@@ -25,7 +25,7 @@ def test_the_loss_is_the_likelihood_of_triplets_and_the_distance_to_the_codes(rn
                 if q != p and kinds[q] == kinds[p] and kinds[q] != kinds[n]:
                     gap = (u[q] @ u[p] - u[q] @ u[n]) / 2 - C / 2
                     losses.append(np.log1p(np.exp(-gap)))
-    quantisation = np.mean((np.sign(u) - u) ** 2)
+    quantisation = np.mean(np.sum((np.sign(u) - u) ** 2, axis=1))
     loss = _begun(labels, quantisation=0.3)._loss(torch.tensor(u), ROWS)
     assert losses
     assert loss.item() == pytest.approx(np.mean(losses) + 0.3 * quantisation)
@@ -39,7 +39,9 @@ def test_the_gradient_equals_finite_differences(rng):
 
 def test_without_a_triplet_only_quantisation_is_left():
     outputs = torch.full((3, C), 0.5)
-    assert _begun(np.zeros(3, int), quantisation=2.0)._loss(outputs, np.arange(3)).item() == pytest.approx(0.5)
+    assert _begun(np.zeros(3, int), quantisation=2.0)._loss(outputs, np.arange(3)).item() == pytest.approx(
+        2.0 * C * 0.25
+    )
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5])

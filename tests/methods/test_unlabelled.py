@@ -77,6 +77,16 @@ def test_the_bottleneck_is_the_divergence_of_the_two_views(rng):
     assert weighted - without == pytest.approx((divergence(p, q) + divergence(q, p)) / 2)
 
 
+def test_a_view_is_drawn_to_the_other_one_as_it_stands():
+    """The gradient of (KL(p || q) + KL(q || p)) / 2 with the second of each fixed: p (1 - p) (u - v) / 2."""
+    outputs = torch.tensor([[0.7], [-0.4]], dtype=torch.float64, requires_grad=True)
+    losses = [CIBHash(1, bottleneck=weight)._loss(outputs, np.zeros(2, int)) for weight in (1.0, 0.0)]
+    (gradient,) = torch.autograd.grad(losses[0] - losses[1], outputs)
+    p = torch.sigmoid(outputs.detach())
+    difference = outputs.detach() - outputs.detach().flip(0)
+    assert torch.allclose(gradient, p * (1 - p) * difference / 2)
+
+
 def test_equal_views_cost_no_divergence(rng):
     outputs = torch.tensor(np.tile(rng.normal(size=(3, C)), (2, 1)))
     rows = np.tile(np.arange(3), 2)

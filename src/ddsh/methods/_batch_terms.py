@@ -85,7 +85,7 @@ def class_loss(logits: Tensor, targets: Tensor, *, one_each: bool) -> Tensor:
 
 
 def seeded_linear(n_inputs: int, n_outputs: int, seed: int) -> nn.Linear:
-    """Return a linear layer with PyTorch's usual initial weights, drawn from a seed."""
+    """Return a linear layer without offsets, with PyTorch's usual initial weights, drawn from a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return nn.Linear(n_inputs, n_outputs)
+        return nn.Linear(n_inputs, n_outputs, bias=False)

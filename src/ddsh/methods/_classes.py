@@ -83,7 +83,11 @@ def hash_centres(n_classes: int, n_bits: int, rng: np.random.Generator) -> Signs
 
 
 def majority_vote(classes: ClassMatrix, centres: Signs, rng: np.random.Generator) -> Signs:
-    """Return the code of each item: the majority of its classes' centres, bit by bit; ties are drawn at random."""
+    """Return the code of each item: the majority of its classes' centres, bit by bit.
+
+    Ties take the bits of one random code, the same for all items, so that items with the same classes have the same
+    code.
+    """
     votes = classes @ centres.astype(np.float64)
-    drawn = rng.choice(np.array([-1.0, 1.0]), votes.shape)
+    drawn = rng.choice(np.array([-1.0, 1.0]), votes.shape[1])
     return np.sign(np.where(votes == 0, drawn, votes)).astype(np.int8)

@@ -77,7 +77,7 @@ class ADSH(DeepHasher):
         inputs="images",
         deviations=("encoding is by the network alone; the learned codes of the database are an attribute",),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=36, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("gamma",)
 
@@ -172,7 +172,7 @@ def update_codes(V: _Floats, U: _Floats, S: _Floats, omega: Rows, gamma: float) 
     Q[omega] -= 2 * gamma * U
     for bit in range(n_bits):
         others = np.arange(n_bits) != bit
-        # The optimal column; where the bit has no effect it stays.
+        # Eq. (10), the optimal column; where the bit has no effect it stays.
         slope = 2 * V[:, others] @ (U[:, others].T @ U[:, bit]) + Q[:, bit]
         V[:, bit] = np.where(slope == 0, V[:, bit], -np.sign(slope))
     return V

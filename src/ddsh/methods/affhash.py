@@ -80,6 +80,7 @@ class AFFHash(Hasher):
         inputs="features",
         deviations=("single flips instead of graph cuts", "ridge regression on kernels instead of SVMs"),
     )
+    above_zero = ("mu", "kernel_ridge")
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class AFFHash(Hasher):
         n_rounds: int = 10,
         n_sweeps: int = 1,
         n_anchors: int = 1000,
-        kernel_ridge: float = 1.0,
+        kernel_ridge: float = 0.01,
         seed: int = 0,
     ) -> None:
         self.n_bits = n_bits
@@ -109,9 +110,6 @@ class AFFHash(Hasher):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_at_least_one("n_similar", "n_dissimilar", "n_rounds", "n_sweeps", "n_anchors")
-        for name in ("mu", "kernel_ridge"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
         if not self.growth > 1:
             raise InvalidInput(f"growth must be above 1; got {self.growth}.")
 

@@ -5,7 +5,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._batch_terms import mean_or_zero, similar_pairs, triplet_gaps
 from ddsh.methods._deep import DeepHasher, Rows
@@ -60,9 +59,10 @@ class DSCH(DeepHasher):
         inputs="images",
         deviations=("another network", "weights add up to the code length; search by the plain Hamming distance"),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
+    above_zero = ("margin",)
 
     def __init__(
         self,
@@ -75,11 +75,6 @@ class DSCH(DeepHasher):
     ) -> None:
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.margin = margin
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.margin > 0:
-            raise InvalidInput(f"margin must be above 0; got {self.margin}.")
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)

@@ -5,7 +5,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
 from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods.base import MethodCard
 from ddsh.methods.training import Training
@@ -57,10 +56,11 @@ class DSRH(DeepHasher):
         inputs="images",
         deviations=("another network", "whole mini-batches are ranked", "a rate that falls geometrically"),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
     loss_weights = ("balance",)
+    above_zero = ("margin",)
 
     def __init__(
         self,
@@ -75,11 +75,6 @@ class DSRH(DeepHasher):
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.margin = margin
         self.balance = balance
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.margin > 0:
-            raise InvalidInput(f"margin must be above 0; got {self.margin}.")
 
     def _loss(self, outputs: Tensor, rows: Rows) -> Tensor:
         h = torch.tanh(outputs)

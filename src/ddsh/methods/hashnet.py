@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsh.backbones import Backbone
-from ddsh.errors import InvalidInput
 from ddsh.labels import Labels
 from ddsh.methods._batch_terms import mean_or_zero, off_diagonal, similar_pairs
 from ddsh.methods._deep import DeepHasher, Rows
@@ -50,8 +49,8 @@ class HashNet(DeepHasher):
     References
     ----------
     Cao, Z., Long, M., Wang, J. and Yu, P. S. "HashNet: Deep Learning to Hash by Continuation." ICCV, 2017.
-    Differs from the paper in the network and in beta, which grows with every mini-batch, as in the authors' release,
-    and not in stages that each converge.
+    Differs from the paper in the network and in beta, which grows with every mini-batch, nearly as in the authors'
+    release (sqrt(1 + 0.005 t) after t of 10,000 steps), and not in stages that each converge.
     """
 
     card = MethodCard(
@@ -64,9 +63,10 @@ class HashNet(DeepHasher):
         inputs="images",
         deviations=("tanh sharpens with every mini-batch instead of in stages", "a rate that falls geometrically"),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
-    default_training = Training(epochs=12, learning_rate=0.01, final_lr=1e-4, batch_size=64, momentum=0.9, flip=True)
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    default_training = Training(epochs=12, learning_rate=0.005, final_lr=5e-5, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
+    above_zero = ("slope",)
 
     def __init__(
         self,
@@ -84,10 +84,7 @@ class HashNet(DeepHasher):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not self.slope > 0:
-            raise InvalidInput(f"slope must be above 0; got {self.slope}.")
-        if not self.final_scale >= 1:
-            raise InvalidInput(f"final_scale must be 1 or more; got {self.final_scale}.")
+        self._check_at_least_one("final_scale")
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
@@ -106,6 +103,6 @@ class HashNet(DeepHasher):
         shared = torch.from_numpy(labels.overlap(labels, "jaccard")).to(outputs)
         weights = torch.where(similar, self._balance[0] * shared, self._balance[1])
         products = self.slope / self.n_bits * z @ z.T
-        # The weighted likelihood; the mean over pairs.
+        # Eq. (4), the weighted likelihood; the mean over pairs.
         losses = functional.binary_cross_entropy_with_logits(products, similar.to(outputs), weights, reduction="none")
         return mean_or_zero(off_diagonal(losses))

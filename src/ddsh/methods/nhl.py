@@ -28,9 +28,9 @@ class NHL(DeepHasher):
 
     The outputs of several lengths are the first ones of one hash layer, and each has the loss of the method `base`. The
     losses are added with weights that keep longer codes from dominating: where the gradient of a longer code points
-    against that of a shorter one, its weight falls until the step still lowers the loss of the shorter code. Longer
-    codes teach shorter ones: `distillation` times the mean squared difference of their inner products, row by row
-    scaled to unit length, is added for each length and the next.
+    against that of a shorter one, its weight falls until the step does not raise the loss of the shorter code. Longer
+    codes teach shorter ones: the loss of each length has `distillation` times the mean squared difference of the inner
+    products of its codes and those of the next length, row by row scaled to unit length.
 
     :meth:`BinaryCodes.first` cuts codes to a length; ``NHL(48).fit(...).encode(images).first(12)``.
 
@@ -43,7 +43,7 @@ class NHL(DeepHasher):
     base : {"dhn", "dpsh", "dsh", "dsrh", "dtsh", "greedyhash", "hashnet"}
         Method whose loss is used, with its default parameters.
     distillation : float
-        Weight of the distillation from longer to shorter codes.
+        Weight of the distillation from longer to shorter codes; the authors' release has 0.1.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
@@ -77,7 +77,7 @@ class NHL(DeepHasher):
         *,
         lengths: Sequence[int] = (12, 24, 32),
         base: str = "hashnet",
-        distillation: float = 1.0,
+        distillation: float = 0.1,
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,
@@ -121,12 +121,12 @@ class NHL(DeepHasher):
         for method in self._nested:
             method._progress = self._progress
         losses = [method._loss(part, rows) for method, part in zip(self._nested, parts, strict=True)]
+        for place, (short, long) in enumerate(pairwise(parts)):
+            difference = _relations(short) - _relations(long).detach()
+            losses[place] = losses[place] + self.distillation * difference.square().mean()
         gradients = [torch.autograd.grad(loss, outputs, retain_graph=True)[0] for loss in losses]
         weights = balanced_weights(gradients, [method.n_bits for method in self._nested])
-        total = torch.stack(losses) @ torch.tensor(weights).to(outputs)
-        for short, long in pairwise(parts):
-            total = total + self.distillation * (_relations(short) - _relations(long).detach()).square().mean()
-        return total / len(losses)
+        return torch.stack(losses) @ torch.tensor(weights).to(outputs) / len(losses)
 
     def _after_batch(self, rows: Rows, outputs: NDArray[Any]) -> None:
         for method in self._nested:
@@ -155,17 +155,21 @@ def balanced_weights(gradients: Sequence[Tensor], lengths: Sequence[int]) -> lis
     -------
     list of float
         1 for each, unless the gradient g_l of a longer code has a negative product with g_s of a shorter one, on the
-        outputs of the latter, beyond |g_s|^2 divided by the number of lengths: then the product is limited to that.
+        outputs of the latter, beyond |g_s|^2 divided by the number of lengths but one: then the product is limited to
+        that. For a shorter code no longer one may weigh more than the next one.
     """
     count = len(lengths)
     weights = [1.0] * count
-    for longer in range(1, count):
-        for shorter in range(longer):
-            block = gradients[shorter][:, : lengths[shorter]]
+    for shorter in range(count - 1):
+        block = gradients[shorter][:, : lengths[shorter]]
+        allowed = float(block.square().sum()) / (count - 1)
+        most = 1.0
+        for longer in range(shorter + 1, count):
             product = float((block * gradients[longer][:, : lengths[shorter]]).sum())
-            allowed = float(block.square().sum()) / count
-            if -product > allowed:
-                weights[longer] *= allowed / -product
+            factor = min(most, allowed / -product if -product > allowed else 1.0)
+            weights[longer] *= factor
+            if longer == shorter + 1:
+                most = factor
     return [weight * count / sum(weights) for weight in weights]
 
 

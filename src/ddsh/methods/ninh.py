@@ -59,9 +59,10 @@ class NINH(DeepHasher):
         inputs="images",
         deviations=("another network", "no piece-wise threshold", "a rate that falls geometrically"),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
+    above_zero = ("margin",)
 
     def __init__(
         self,
@@ -76,11 +77,6 @@ class NINH(DeepHasher):
         super().__init__(n_bits, backbone=backbone, training=training, seed=seed)
         self.margin = margin
         self.divide = divide
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not self.margin > 0:
-            raise InvalidInput(f"margin must be above 0; got {self.margin}.")
 
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)

@@ -35,9 +35,10 @@ class OrthoHash(DeepHasher):
     n_bits : int
         Code length.
     scale : float
-        Factor on the cosines.
+        Factor on the cosines; the authors' release has 8.
     margin : float
-        What the cosines with an image's own classes are lowered by, as in CosFace.
+        What the cosines with an image's own classes are lowered by, as in CosFace; the authors' release has 0.2, and
+        advises 0.3 for CIFAR-10.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
@@ -62,9 +63,10 @@ class OrthoHash(DeepHasher):
         inputs="images",
         deviations=("codes of classes from a Hadamard matrix where there is one", "a rate that falls geometrically"),
     )
-    # Provisional: a third of the best rate for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
+    # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=12, learning_rate=0.003, final_lr=3e-5, batch_size=64, momentum=0.9, flip=True)
     needs_whole_batch = True
+    above_zero = ("scale",)
 
     def __init__(
         self,
@@ -82,8 +84,6 @@ class OrthoHash(DeepHasher):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not self.scale > 0:
-            raise InvalidInput(f"scale must be above 0; got {self.scale}.")
         if not 0 <= self.margin < 2:
             raise InvalidInput(f"margin must be 0 or more, and below 2; got {self.margin}.")
 

@@ -76,6 +76,7 @@ class SDH(Hasher):
             "kernel machine with a small ridge and a constant term",
         ),
     )
+    above_zero = ("label_ridge", "kernel_ridge")
 
     def __init__(
         self,
@@ -100,12 +101,7 @@ class SDH(Hasher):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("n_anchors", "n_rounds", "n_sweeps"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be 1 or more; got {getattr(self, name)}.")
-        for name in ("label_ridge", "kernel_ridge"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} must be above 0; got {getattr(self, name)}.")
+        self._check_at_least_one("n_anchors", "n_rounds", "n_sweeps")
         if not self.nu >= 0:
             raise InvalidInput(f"nu must be 0 or more; got {self.nu}.")
 

@@ -74,6 +74,7 @@ class SemanticHashing(Hasher):
         inputs="features",
         deviations=("Gaussian units for features instead of word counts", "one hidden layer", "Adam"),
     )
+    above_zero = ("learning_rate",)
 
     def __init__(
         self,
@@ -101,8 +102,6 @@ class SemanticHashing(Hasher):
         self._check_at_least_one("n_hidden", "pretraining_epochs", "epochs", "batch_size")
         if not self.noise >= 0:
             raise InvalidInput(f"noise must be 0 or more; got {self.noise}.")
-        if not self.learning_rate > 0:
-            raise InvalidInput(f"learning_rate must be above 0; got {self.learning_rate}.")
 
     def _fit(self, features: _Floats, labels: Labels | None) -> None:
         rng = np.random.Generator(np.random.PCG64(self.seed))

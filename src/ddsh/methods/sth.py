@@ -65,6 +65,7 @@ class STH(Hasher):
         inputs="features",
         deviations=("features centred and scaled as a whole", "squared hinge loss"),
     )
+    above_zero = ("C",)
 
     def __init__(self, n_bits: int = 32, *, n_neighbors: int = 25, C: float = 1.0) -> None:  # noqa: N803
         self.n_bits = n_bits
@@ -74,8 +75,6 @@ class STH(Hasher):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_at_least_one("n_neighbors")
-        if not self.C > 0:
-            raise InvalidInput(f"C must be above 0; got {self.C}.")
 
     def _fit(self, features: _Floats, labels: Labels | None) -> None:
         if self.n_bits >= len(features):
