@@ -6,7 +6,7 @@ from ddsh.backbones import Backbone
 from ddsh.datasets import load
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.evaluation import BackboneInfo, Result, Scores
-from ddsh.experiment import BackboneSpec, MethodSpec, Spec, build_model, plan
+from ddsh.experiment import BackboneSpec, MethodSpec, QuickSpec, Spec, build_model, plan
 
 SPEC = Spec(
     name="x",
@@ -186,6 +186,15 @@ def test_a_quick_look_trains_for_fewer_epochs():
     spec = SPEC.replace(methods=(deep,)).quicker()
     training = build_model(next(spec.runs()), spec).method.training
     assert (training.epochs, training.learning_rate) == (1, 0.5)
+
+
+def test_a_quick_look_may_have_other_parameters_of_a_row():
+    deep = _method("ours", "ddsh", {"name": "small-grey"}, preset="pairs", training={"epochs": 30})
+    quick = QuickSpec(epochs=3, methods={"ours": {"training": {"batch_size": 16}}})
+    spec = SPEC.replace(methods=(deep,), quick=quick)
+    usual, other = (build_model(next(one.runs()), one).method for one in (spec, spec.quicker()))
+    assert (usual.preset, usual.training.epochs, usual.training.batch_size) == ("pairs", 30, 64)
+    assert (other.preset, other.training.epochs, other.training.batch_size) == ("tuned", 3, 16)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ def test_everything_that_can_be_said_is_read(spec_of):
         ("[quick]\nfast = true\n", "quick.fast: unknown"),
         ("[quick]\nepochs = 0\n", "quick.epochs"),
         ("[quick]\nbits = []\n", "quick.bits"),
+        ("[quick.methods]\nlsh = 3\n", "quick.methods.lsh"),
+        ("[quick.methods.lhs]\n", "label in quick.methods"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(spec_of, text, word):

@@ -284,7 +284,8 @@ def build_model(
     """
     cls = get_method(one.method)
     known: set[str] = set(cls().get_params())
-    own = dict(one.params) | {name: getattr(one, name) for name in ("n_bits", "seed") if name in known}
+    params = spec.quick.methods.get(one.label, one.params) if spec.is_quick else one.params
+    own = dict(params) | {name: getattr(one, name) for name in ("n_bits", "seed") if name in known}
     if unknown := own.keys() - known:
         raise InvalidInput(f"{one.label}: {one.method} has no parameter {', '.join(sorted(unknown))}; leave it out.")
     if spec.is_quick and spec.quick.epochs is not None:

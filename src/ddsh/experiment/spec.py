@@ -82,6 +82,8 @@ class QuickSpec(_Part):
         Number of images of each set, drawn at random.
     epochs : int, optional
         Epochs of methods that train a network.
+    methods : dict
+        Parameters of rows that suit fewer images, by label; they replace all parameters of the row.
     """
 
     bits: _Bits | None = None
@@ -90,6 +92,7 @@ class QuickSpec(_Part):
     n_train: _Count | None = None
     n_database: _Count | None = None
     epochs: _Count | None = None
+    methods: dict[str, dict[str, Any]] = {}
 
 
 class MethodSpec(_Part):
@@ -319,6 +322,10 @@ def _read_whole(path: Path, content: dict[str, Any]) -> Spec:
             params = {name: value for name, value in given.items() if name not in ("method", "backbone")}
             row = {"label": label, "method": given.get("method", label), "params": params}
             rows.append(row | ({"backbone": given["backbone"]} if "backbone" in given else {}))
+        quick = content.get("quick")
+        if isinstance(quick, dict) and isinstance(quick.get("methods"), dict):
+            for label in quick["methods"].keys() - methods.keys():
+                raise UnknownName("label in quick.methods", label, methods)
         if own := content.keys() & {"name", "figure", "is_quick"}:
             raise InvalidInput(f"{min(own)}: unknown; remove it.")
         return Spec.model_validate(content | {"name": path.stem, "methods": rows})
