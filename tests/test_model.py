@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from safetensors.numpy import load_file
+from safetensors.numpy import save as to_safetensors
 from sklearn.exceptions import NotFittedError
 
 import ddsh
@@ -16,7 +18,7 @@ from ddsh import model as model_module
 from ddsh.backbones import Backbone
 from ddsh.backbones.network import Network
 from ddsh.codes import BinaryCodes
-from ddsh.errors import ArtefactError, InvalidInput, UnknownName
+from ddsh.errors import ArtefactError, DdshError, InvalidInput, UnknownName
 from ddsh.images import as_images
 from ddsh.methods import COSDISH, ITQ, LSH, SDH
 from ddsh.methods.training import Training
@@ -404,12 +406,12 @@ def test_too_many_look_bits_are_refused():
         Model("lsh", "small", look_bits=2000)
 
 
-@pytest.mark.parametrize("version", [0, 6, None, "1"])
+@pytest.mark.parametrize("version", [0, 7, None, "1"])
 def test_a_model_of_another_version_is_refused(fitted, tmp_path, version):
     fitted("pixels").save(tmp_path)
     content = json.loads((tmp_path / "model.json").read_text()) | {"version": version}
     (tmp_path / "model.json").write_text(json.dumps(content))
-    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 5"):
+    with pytest.raises(ArtefactError, match=f"has version {version}; this ddsh reads version 6"):
         Model.load(tmp_path)
 
 
@@ -444,6 +446,18 @@ def test_a_calibration_is_saved_with_the_model_and_older_models_have_none(tmp_pa
     assert Model.load(tmp_path / "new").calibration == model.calibration
 
 
+def test_a_calibration_of_an_earlier_distance_of_both_codes_is_dropped(tmp_path, rng):
+    model = Model(None, "small", 32).fit(rng.integers(0, 256, (150, 16, 16, 3), dtype=np.uint8))
+    curve = model.calibration.curves["look"]
+    for curves, is_kept in (({"look": curve}, True), ({"look": curve, "both": curve}, False)):
+        model.calibration = model.calibration.model_copy(update={"curves": curves})
+        folder = tmp_path / str(is_kept)
+        model.save(folder)
+        content = json.loads((folder / "model.json").read_text())
+        (folder / "model.json").write_text(json.dumps(content | {"version": 5}))
+        assert Model.load(folder).calibration == (model.calibration if is_kept else None)
+
+
 def test_few_images_are_not_enough_for_a_calibration(rng):
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     assert Model(None, "small", 32).fit(images).calibration is None
@@ -456,3 +470,38 @@ def test_weights_of_a_type_that_numpy_lacks_are_refused_in_one_line(tmp_path):
     # Another package may have taught NumPy the type; then it is not the file of the model.
     with pytest.raises(ArtefactError, match=r"missing or damaged|not the file that"):
         Model.load(tmp_path)
+
+
+def _cut(array):
+    """Return arrays of other shapes than the given one."""
+    cut = [array[None], array.reshape(-1)[:0], np.zeros((), array.dtype), array.reshape(-1)[:-1]]
+    cut += [array[..., :-1], array[:-1], array.T] if array.ndim == 2 else []
+    return [np.ascontiguousarray(other).reshape(other.shape) for other in cut if other.shape != array.shape]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "trees"])
+def test_weights_of_other_shapes_are_refused_in_one_line(kind, fitted, images, tmp_path):
+    if kind == "trees":
+        pytest.importorskip("lightgbm")
+        model = Model(COSDISH(8, extension={"kind": "trees", "n_trees": 1}), "small").fit(*images)
+    else:
+        model = fitted(kind)
+    model.save(tmp_path)
+    whole = load_file(tmp_path / "model.safetensors")
+    manifest = json.loads((tmp_path / "model.json").read_text())
+    messages = []
+    some = sorted(whole)[:: max(1, len(whole) // 6)]
+    for name in some:
+        others = [whole | {name: other} for other in _cut(whole[name])]
+        others.append({other: whole[other] for other in whole if other != name})
+        for weights in others:
+            data = to_safetensors(weights)
+            (tmp_path / "model.safetensors").write_bytes(data)
+            content = manifest | {"weights": hashlib.sha256(data).hexdigest()}
+            (tmp_path / "model.json").write_text(json.dumps(content))
+            try:
+                Model.load(tmp_path).encode_pair(images[0][:2])
+            except DdshError as error:
+                messages.append(str(error))
+    assert len(messages) > 3 * len(some)
+    assert not any("\n" in message for message in messages)

@@ -128,7 +128,9 @@ class Look:
         """Restore the arrays of :meth:`get_weights`."""
         self.widths_ = tuple(weights["widths"].tolist())
         self.mean_, self.projection_, self.offset_ = (weights[name] for name in ("mean", "projection", "offset"))
-        if self.projection_.shape != (sum(self.widths_), self.n_bits) or len(self.mean_) != sum(self.widths_):
+        shapes = self.mean_.shape, self.projection_.shape, self.offset_.shape
+        n_features = sum(self.widths_)
+        if shapes != ((n_features,), (n_features, self.n_bits), (self.n_bits,)):
             raise InvalidInput(f"the look bits have other shapes than {self.n_bits} bits of {self.widths_} features")
         return self
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import operator
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,7 @@ LOOK_IMAGE_SIZE = 160
 MODEL_FILES = ("model.json", "model.safetensors")
 _BLOCK_ROWS = 1024
 _MAX_HELD = 300  # images of a model without a method that calibrate it, so that it does not learn look bits from them
+_MAX_FEATURES = 10_000_000
 _LOOK = "look."
 
 
@@ -62,7 +64,7 @@ class ModelManifest(Manifest):
         :attr:`Model.fingerprint`, so that it is known before the weights are read; None in older files.
     """
 
-    format_version = 5
+    format_version = 6
     method: str | None
     params: dict[str, Any]
     backbone: dict[str, Any] | None
@@ -76,11 +78,15 @@ class ModelManifest(Manifest):
     def upgrade(cls, content: dict[str, Any], version: object) -> dict[str, Any] | None:
         """Convert older versions.
 
-        Version 4 has no fingerprint, 3 no calibration, 2 no look bits; 1 has the backbone among the parameters and
-        epochs as passes.
+        In version 5 the distance of both codes is another one, so its calibration is dropped; version 4 has no
+        fingerprint, 3 no calibration, 2 no look bits; 1 has the backbone among the parameters and epochs as passes.
         """
-        if version in (2, 3, 4):
-            return {"look": None, "calibration": None} | content | {"fingerprint": None}
+        if version in (2, 3, 4, 5):
+            content = {"look": None, "calibration": None, "fingerprint": None} | content
+            calibration = content["calibration"]
+            return content | {
+                "calibration": calibration if calibration and "both" not in calibration["curves"] else None
+            }
         if version != 1:
             return None
         params, about = content["params"], content["about"]
@@ -449,6 +455,7 @@ class Model:
                 model.look = look.set_weights({name.removeprefix(_LOOK): weights.pop(name) for name in of_look})
             if model.method is not None:
                 model.method.set_weights(weights)
+                model._check_weights()
         except ArtefactError:
             raise
         except Exception as error:  # damaged parameters make constructors raise almost anything
@@ -479,6 +486,21 @@ class Model:
         from sklearn.base import clone
 
         return Model(None if self.method is None else clone(self.method), self.backbone, self._look_bits)
+
+    def _check_weights(self) -> None:
+        """Raise if the loaded weights of the method do not fit each other and the code length."""
+        method, network, n_bits = self.require_method(), self.network, self.n_bits
+        if network is not None:
+            n_bits = network.head.out_features
+        elif method.inputs == "features":
+            n_features = operator.index(method.n_features_in_)
+            if not 0 < n_features <= _MAX_FEATURES:
+                raise InvalidInput(f"its weights are for {n_features:,} features")
+            with np.errstate(all="ignore"):
+                outputs = method.project(np.zeros((1, n_features), np.float32))
+            n_bits = outputs.shape[1]
+        if n_bits != self.n_bits:
+            raise InvalidInput(f"its weights are for {n_bits} bits, its parameters for {self.n_bits}")
 
     def _weights(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the method and, with a prefix, those of the look bits."""

@@ -1,5 +1,7 @@
 """Index of two codes: every order equals the one that is defined, for all sizes."""
 
+import math
+from fractions import Fraction
 from threading import Thread
 
 import numpy as np
@@ -45,8 +47,9 @@ def _expected(codes, ids, query, by, k, radius, allowed):
             continue
         label = int((codes.label.bits()[row] != query.label.bits()[0]).sum())
         look = int((codes.look.bits()[row] != query.look.bits()[0]).sum())
-        is_near = look <= max(0, 9 * n_look // 32 - 6) and label <= n_label // 4
-        both = look if is_near else look + max(1, round(6 * n_look / n_label)) * label
+        weight, near, width = max(1, round(6 * n_look / n_label)), max(0, n_look // 4 - 6), max(1, 3 * n_look // 32)
+        part = 1 if label > 3 * n_label // 8 else Fraction(min(width, max(0, look - near)), width)
+        both = look + math.floor(weight * part) * label
         key = {"both": (both, look), "label": (label, look), "look": (look, label)}[by]
         if radius is None or key[0] <= radius:
             rows.append((*key, int(number), label, look))
@@ -139,12 +142,25 @@ def test_what_does_not_fit_is_refused():
 
 def test_a_near_copy_comes_before_an_image_with_the_same_label_bits():
     distance = PairDistance(32, 128)
-    facts = (distance.label_weight, distance.near_look, distance.near_label, distance.largest)
-    assert facts == (24, 30, 8, 24 * 32 + 128)
-    label, look = np.array([8, 0, 8, 9], np.uint8), np.array([30, 40, 31, 3], np.uint8)
-    assert distance.of(label, look).tolist() == [30, 40, 8 * 24 + 31, 9 * 24 + 3]
-    assert PairDistance(32, 64).near_look == 12
-    assert PairDistance(32, 16).near_look == PairDistance(32, 8).near_look == 0
+    facts = (distance.label_weight, distance.near_look, distance.far_look, distance.near_label, distance.largest)
+    assert facts == (24, 26, 38, 12, 24 * 32 + 128)
+    label, look = np.array([12, 0, 12, 12, 13], np.uint8), np.array([26, 40, 32, 38, 3], np.uint8)
+    assert distance.of(label, look).tolist() == [26, 40, 12 * 12 + 32, 12 * 24 + 38, 13 * 24 + 3]
+    assert (PairDistance(32, 64).near_look, PairDistance(32, 64).far_look) == (10, 16)
+    assert (PairDistance(32, 16).near_look, PairDistance(32, 8).near_look) == (0, 0)
+
+
+@pytest.mark.parametrize(("label_bits", "look_bits"), [(32, 128), (12, 64), (48, 256), (7, 9), (1, 1)])
+def test_the_distance_rises_with_both_codes(label_bits, look_bits):
+    distance = PairDistance(label_bits, look_bits)
+    assert distance.table.shape == (label_bits + 1, look_bits + 1)
+    assert (np.diff(distance.table, axis=0) >= 0).all()
+    assert (np.diff(distance.table, axis=1) >= 1).all()
+    assert distance.table[0].tolist() == list(range(look_bits + 1))
+    assert distance.table.max() == distance.largest
+    for label in range(label_bits + 1):
+        for furthest in (-1, 0, 5, distance.largest):
+            assert distance.look_limit(label, furthest) == (distance.table[label] <= furthest).sum() - 1
 
 
 def test_near_copies_that_look_as_much_alike_are_ordered_by_id():

@@ -192,6 +192,26 @@ def test_lost_labels_and_images_are_refused_and_found_by_verify(search, sql, mes
         assert damaged.verify()
 
 
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("UPDATE images SET path = 'other.png' WHERE id = 3", "image 3 does not fit its checksum"),
+        ('UPDATE images SET metadata = \'{"by": "mx"}\' WHERE id = 4', "image 4 does not fit its checksum"),
+        ("UPDATE labels SET label = 'gveen' WHERE image = 4", "label 'green' has lost images"),
+        ("DELETE FROM labels WHERE label = 'green'", "label 'green' has lost images"),
+        ("UPDATE label_totals SET label = 'gveen'", "with label 'gveen' does not fit"),
+    ],
+)
+def test_words_are_not_looked_up_in_changed_values(search, sql, message):
+    search.change_labels([LabelChange([4, 6], add=["green"])])
+    for word in ("green", "png", "nowhere"):
+        search.query(1, text=word)
+    search.close()
+    _flip(search.folder / "catalogue.sqlite", sql)
+    with ImageSearch.open(search.folder) as damaged, pytest.raises(ArtefactError, match=message):
+        damaged.query(1, text="green")
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_catalogue_without_checksums_gets_them(search, caplog, version):
     search.change_labels([LabelChange([1, 2], add=["green"]), LabelChange([2], add=["blue"])])

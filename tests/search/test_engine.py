@@ -23,7 +23,7 @@ from ddsh.look import Look
 from ddsh.methods.lsh import LSH
 from ddsh.model import Model
 from ddsh.search import Busy, LabelChange, QueryCode
-from ddsh.search.local import write_lock
+from ddsh.search.local import LocalWriter, write_lock
 
 
 def pixels(path):
@@ -451,7 +451,7 @@ def test_both_codes_order_the_results_by_one_distance(pairs, pair_model, photos)
     codes = Model.load(pair_model).encode_pair([hit.path for hit in sorted(pairs.query(query), key=lambda hit: hit.id)])
     asked = Model.load(pair_model).encode_pair([query])
     label, look = asked.label.hamming(codes.label)[0].astype(int), asked.look.hamming(codes.look)[0].astype(int)
-    both = look + 48 * label * ~((look <= 30) & (label <= 4))
+    both = look + label * np.where(label <= 6, 4 * np.clip(look - 26, 0, 12), 48)
     for by, keys in {"both": (look, both), "label": (look, label), "look": (label, look)}.items():
         result = pairs.query(query, by=by)
         assert result.by == by
@@ -594,6 +594,29 @@ def test_invalid_label_changes_change_nothing(search, change, word):
     with pytest.raises(InvalidInput, match=word):
         search.change_labels([LabelChange((2,), add=("dog",)), change])
     assert search.entry(2).labels == ()
+
+
+def test_the_number_of_labels_of_an_image_is_limited(search):
+    names = [f"label {number}" for number in range(1001)]
+    changes = [LabelChange((1, 2), add=tuple(names[start : start + 100])) for start in range(0, 1000, 100)]
+    search.change_labels(changes)
+    assert len(search.entry(1).labels) == 1000
+    with pytest.raises(InvalidInput, match="Image 1 would have 1,001 labels; the limit is 1,000"):
+        search.change_labels([LabelChange((3,), add=("dog",)), LabelChange((1,), add=("dog",))])
+    assert search.entry(3).labels == (), "all changes or none"
+    search.change_labels([LabelChange((1,), add=("dog",)), LabelChange((1,), remove=("label 5",))])
+    assert len(search.entry(1).labels) == 1000
+    with pytest.raises(InvalidInput, match="at most 1,000 labels; got 1,001"):
+        search.add(np.zeros((16, 16, 3), np.uint8), labels=[names])
+
+
+def test_labels_of_an_image_are_read_once_for_all_changes_of_a_request(search, monkeypatch):
+    n_read = []
+    labels_of = LocalWriter.labels_of
+    monkeypatch.setattr(LocalWriter, "labels_of", lambda *given: n_read.append(given[1]) or labels_of(*given))
+    search.change_labels([LabelChange((1, 2), add=(f"label {number}",)) for number in range(100)])
+    assert n_read == [1, 2]
+    assert len(search.entry(2).labels) == 100
 
 
 def test_removed_images_are_restored_with_id_labels_metadata_and_file(search, photos, rng):

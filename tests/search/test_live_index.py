@@ -70,6 +70,24 @@ def test_files_that_are_damaged_or_missing_are_made_again(search_pairs, damage, 
     assert found(search.folder) == [hit for hit in expected if hit[0] != 2]
 
 
+def test_old_files_that_were_removed_in_part_are_no_problem(search, rng, monkeypatch):
+    def stop(folder, **_):
+        next(iter(folder.rglob("*.npy"))).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", stop)
+        with pytest.raises(KeyboardInterrupt):
+            search.add([draw(rng, (1, 2, 3)) for _ in range(5)])
+    search.close()
+    with ImageSearch.open(search.folder) as again:
+        assert len(saved(again)) == 2
+        assert again.verify() == []
+        assert len(again.query(1, k=100)) == 23
+        again.add([draw(rng, (1, 2, 3)) for _ in range(5)])
+        assert len(saved(again)) == 1
+
+
 def test_files_of_another_history_are_not_believed(search, tmp_path):
     """A backup of the catalogue is put back while newer files of the index stay."""
     search.close()

@@ -36,8 +36,11 @@ def silent_port():
         yield listener.getsockname()[1]
 
 
-def test_every_failure_to_connect_is_one_line_without_the_password(postgres_server, silent_port, monkeypatch, tmp_path):
+def test_every_failure_to_connect_is_one_line_without_the_password(
+    postgres_server, silent_port, monkeypatch, tmp_path, caplog
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    caplog.set_level("DEBUG")
     socket_folder = postgres_server.get_uri().partition("host=")[2]
     for address, reason in {
         "postgresql://me:secret@127.0.0.1:1/x": "Connection refused",
@@ -49,7 +52,7 @@ def test_every_failure_to_connect_is_one_line_without_the_password(postgres_serv
         with pytest.raises(Unavailable, match=reason) as caught:
             open_store(address, 5)
         assert time.monotonic() - started < 20
-        assert "secret" not in repr(caught.value)
+        assert "secret" not in repr(caught.value) + caplog.text
         assert "\n" not in str(caught.value)
 
 
@@ -96,6 +99,22 @@ def test_a_database_without_the_extension_says_what_to_install(postgres_server, 
     address = postgres_server.get_uri(database="bare").replace("postgres:@", "plain:@")
     with pytest.raises(ArtefactError, match=r"permission denied to create extension.*CREATE EXTENSION vector"):
         empty(address)
+
+
+def test_an_index_is_made_in_the_schema_that_was_named_or_nowhere(postgres_server, postgres):
+    empty(postgres).close()
+    schema = postgres.rpartition("%3D")[2].partition(",")[0]
+    other = postgres.replace(f"%3D{schema},", f"%3Dother,{schema},")
+    with pytest.raises(ArtefactError, match=r"has no schema other for this user; .* CREATE SCHEMA other"):
+        empty(other)
+    postgres_server.psql("CREATE SCHEMA other;")
+    try:
+        with pytest.raises(ArtefactError, match="holds no search index"):
+            open_store(other, 5)
+        with empty(other) as store:
+            assert store.count() == 0
+    finally:
+        postgres_server.psql("DROP SCHEMA other CASCADE;")
 
 
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(postgres, monkeypatch):

@@ -270,7 +270,7 @@ def test_every_store_gives_the_same_results(in_memory, tmp_path, pair_model, pho
                 ]
                 assert mine.code == theirs.code
         assert local.duplicates(16, tolerance=30) == [
-            tuple(replace(entry, metadata={}) for entry in group) for group in in_memory.duplicates(16, tolerance=30)
+            tuple(entry._replace(metadata={}) for entry in group) for group in in_memory.duplicates(16, tolerance=30)
         ]
         mine, theirs = local.info(), in_memory.info()
         assert (mine.n_images, mine.n_codes, mine.labels) == (theirs.n_images, theirs.n_codes, theirs.labels)

@@ -233,7 +233,8 @@ def preprocess(images: Sequence[Image] | Images, side: int, n_channels: int) -> 
                 f"An image is uint8 of shape (height, width, 1 or 3); got {image.dtype} of shape {image.shape}."
             )
         picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-        picture = picture.convert("RGB" if n_channels == 3 else "L")
+        mode = "RGB" if n_channels == 3 else "L"
+        picture = picture if picture.mode == mode else picture.convert(mode)  # convert() would copy it
         if picture.size != (side, side):
             picture = picture.resize((side, side), Pillow.Resampling.BICUBIC)
         out[row] = np.asarray(picture).reshape(side, side, n_channels)

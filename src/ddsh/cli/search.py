@@ -435,8 +435,6 @@ def search(
     ] = None,
 ) -> None:
     """Find the images most similar to each query."""
-    from dataclasses import asdict
-
     from ddsh.cli.display import print_json, show_hits
     from ddsh.search import ImageSearch
 
@@ -468,7 +466,7 @@ def search(
                 {
                     "query": query,
                     "nothing_similar": hits.nothing_similar,
-                    "hits": [asdict(hit.entry) | {name: getattr(hit, name) for name in _HIT_FACTS} for hit in hits],
+                    "hits": [hit.entry._asdict() | {name: getattr(hit, name) for name in _HIT_FACTS} for hit in hits],
                 }
                 for query, hits in found.items()
             ]
@@ -491,8 +489,6 @@ def duplicates(
 
     These are copies of an image, including resized and recompressed ones.
     """
-    from dataclasses import asdict
-
     from ddsh.cli.display import print_json, show_duplicates
     from ddsh.cli.progress import Progress
     from ddsh.search import ImageSearch
@@ -500,6 +496,6 @@ def duplicates(
     with ImageSearch.open(index) as opened, Progress("Comparing images"):
         groups = opened.duplicates(radius, tolerance=tolerance)
     if json:
-        print_json([[asdict(entry) for entry in group] for group in groups])
+        print_json([[entry._asdict() for entry in group] for group in groups])
     else:
         show_duplicates(groups)

@@ -78,12 +78,14 @@ class CodesById:
 
     def find(self, ids: Integers) -> tuple[Integers, NDArray[np.bool_]]:
         """Return the row of each id and whether the id is known; the row of an unknown id has no meaning."""
+        if self._offset is not None:
+            rows = ids - self._offset
+            known = (rows >= 0) & (rows < self._count)
+            rows[~known] = 0
+            return rows, known & ~self.is_dead(rows)
         # In the type of the ids; otherwise NumPy would convert all of them.
         wanted = np.minimum(ids, np.iinfo(self._ids.dtype).max).astype(self._ids.dtype)
-        rows = np.searchsorted(self.ids, wanted).astype(np.int64)
-        if not self._count:
-            return rows, np.zeros(len(ids), np.bool_)
-        rows = np.minimum(rows, self._count - 1)
+        rows = np.minimum(np.searchsorted(self.ids, wanted), self._count - 1).astype(np.int64)
         return rows, (self.ids[rows] == ids) & ~self.is_dead(rows)
 
     def insert(self, ids: Integers, words: Words) -> bool:

@@ -17,8 +17,14 @@ _BLOCK = 128
 _COST_OF_A_PROBE = 32
 """Cost of one look into a hash table, in codes that a scan compares in the same time."""
 
+_COST_OF_A_RING = 256
+"""Cost of visiting a ring, in the same unit."""
+
 _CHUNK = 32 * _BLOCK
 """Codes that many queries are compared with before the next ones, so that they stay in the cache."""
+
+_FEW = 8
+"""Rows that are copied in less time than it takes to prepare the copy of many."""
 
 _DIGIT = 11
 """Bits of a digit when rows are sorted by counting."""
@@ -626,21 +632,21 @@ def table_nearest(table, skip, queries, n_bits, k, radius, rows, distances, coun
 
 
 @_inner
-def _append_rows(bucket, starts, members, skip, rows, end):
-    """Append the rows of a bucket; return where they end."""
-    if len(starts) == 0:
-        if _is_skipped(skip, bucket):
-            return end
-        rows[end] = bucket
-        return end + 1
-    inside = members[starts[bucket] : starts[bucket + 1]]
-    if len(skip) == 0:
-        for place in range(len(inside)):
-            rows[end + place] = inside[place]
-        return end + len(inside)
-    for member in inside:
-        if not _is_skipped(skip, member):
-            rows[end] = member
+def _append_rows(first, last, members, skip, rows, end):
+    """Append the members from `first` to `last`, or these rows themselves if there are no members; return the end."""
+    if len(skip) == 0 and len(members) > 0:
+        if last - first <= _FEW:
+            for place in range(first, last):
+                rows[end + place - first] = members[place]
+        else:  # vector instructions copy them
+            inside, target = members[first:last], rows[end : end + last - first]
+            for place in range(len(inside)):
+                target[place] = inside[place]
+        return end + last - first
+    for place in range(first, last):
+        row = np.int64(members[place]) if len(members) > 0 else place
+        if not _is_skipped(skip, row):
+            rows[end] = row
             end += 1
     return end
 
@@ -655,7 +661,8 @@ def table_within(table, skip, query, n_bits, radius):
     for level in range(min(radius, 2) + 1):
         size += _n_probes(n_bits, level)
     cost = _COST_OF_A_PROBE * codes.shape[1] * size
-    if radius > 2 or cost > _n_in_rings(table, n_bits, to_centres, radius):
+    n_rings = len(to_centres) * (2 * radius + 1)
+    if radius > 2 or cost > _n_in_rings(table, n_bits, to_centres, radius) + _COST_OF_A_RING * n_rings:
         near, near_distance = np.empty(len(codes), np.uint32), np.empty(len(codes), np.uint16)
         count, _ = _find_buckets(table, skip, query, n_bits, to_centres, _ALL, 0, radius, near, near_distance)
     else:
@@ -666,9 +673,15 @@ def table_within(table, skip, query, n_bits, radius):
             n_near = _probe(slots, codes, query, n_bits, level, has_buckets, near[count:])
             near_distance[count : count + n_near] = level
             count += n_near
+    # Before the first row is copied, so that the CPU waits for many buckets at once.
+    first, last = np.empty(count, np.int64), np.empty(count, np.int64)
     n_rows = 0
     for place in range(count):
-        n_rows += _count_rows(near[place], starts, members, skip, _ALL)
+        bucket = np.int64(near[place])
+        first[place], last[place] = bucket, bucket + 1
+        if has_buckets:
+            first[place], last[place] = starts[bucket], starts[bucket + 1]
+        n_rows += last[place] - first[place]
     rows, distances = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
     spare = np.empty(0, np.int64)
     end = 0
@@ -677,37 +690,44 @@ def table_within(table, skip, query, n_bits, radius):
         for place in range(count):
             if near_distance[place] == level:
                 n_near += 1
-                end = _append_rows(near[place], starts, members, skip, rows, end)
+                end = _append_rows(first[place], last[place], members, skip, rows, end)
         distances[start:end] = level
         if n_near > 1:
             if len(spare) < end - start:
                 spare = np.empty(end - start, np.int64)
             _sort_rows(rows[start:end], spare)
-    return rows, distances
+    return rows[:end], distances[:end]
 
 
 @_inner
-def _look_limit(label, rule, best, count):
+def _look_limit(label, distances, furthest, best, count):
     """Return the most look bits by which a row may differ that is among the nearest, at a label distance or more."""
-    weight, near_label, near_look, look_bits, furthest = rule
+    look_bits = distances.shape[1] - 1
     if count == len(best):
         furthest = min(furthest, np.int64(best[0] >> _HALF) // (look_bits + 1))
-    limit = furthest - weight * label
-    return max(limit, min(near_look, furthest)) if label <= near_label else limit
+    low, high = np.int64(0), np.int64(look_bits + 1)
+    while low < high:
+        middle = (low + high) >> 1
+        if distances[label, middle] <= furthest:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 @_inner
-def _enter_rings(start, stop, gap, table, looks, skip, label_query, look_query, rule, first, places, best, count):
+def _enter_rings(
+    start, stop, gap, table, looks, skip, label_query, look_query, distances, radius, first, places, best, count
+):
     """Enter the rows of the buckets from `start` to `stop` into the heap `best`; return its size.
 
     All of them are at the label distance `gap` or further. Their look bits lie side by side.
     """
     codes, starts, members = table[1], table[2], table[3]
-    weight, near_label, near_look, look_bits, radius = rule
     n_words, flat = looks.shape[1], looks.reshape(-1)
     has_buckets = len(starts) > 0
     last = np.int64(starts[stop]) if has_buckets else stop
-    limit = _look_limit(gap, rule, best, count)
+    limit = _look_limit(gap, distances, radius, best, count)
     if limit < 0:
         return count
     block = _next_near(flat, n_words, np.int64(starts[start]) if has_buckets else start, last, look_query, limit)
@@ -732,11 +752,11 @@ def _enter_rings(start, stop, gap, table, looks, skip, label_query, look_query, 
             else:
                 bucket = place
             label = _distance(codes[bucket], label_query)
-            distance = look if look <= near_look and label <= near_label else look + weight * label
-            combined = (np.uint64(distance * (look_bits + 1) + look) << _HALF) | np.uint64(row)
+            distance = np.int64(distances[label, look])
+            combined = (np.uint64(distance * distances.shape[1] + look) << _HALF) | np.uint64(row)
             if distance <= radius and (count < len(best) or combined < best[0]) and not _is_skipped(skip, row):
                 count = _push(best, count, combined)
-        limit = _look_limit(gap, rule, best, count)
+        limit = _look_limit(gap, distances, radius, best, count)
         if limit < 0:
             break
         block = _next_near(flat, n_words, block, last, look_query, limit)
@@ -751,17 +771,18 @@ def _enter_rings(start, stop, gap, table, looks, skip, label_query, look_query, 
         _BYTES,
         _CODE,
         _CODE,
-        types.UniTuple(_INT, 5),
+        types.Array(types.int32, 2, "C"),
+        types.UniTuple(_INT, 3),
         _INT,
         types.Array(types.uint64, 1, "C"),
         _INT,
     )
 )
-def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, first, best, count):
+def pair_nearest(table, n_bits, looks, skip, label_query, look_query, distances, rule, first, best, count):
     """Find the rows nearest to one query by the distance of label bits and look bits together.
 
-    The label distance bounds the distance of both from below, except within `near_label` bits. So the rings of the
-    label bits are visited by increasing bound, until no row of the next ones can be among the nearest.
+    The distance rises with both Hamming distances. So the rings of the label bits are visited by increasing label
+    distance, until no row of the next ones can be among the nearest.
 
     Parameters
     ----------
@@ -775,8 +796,10 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, firs
         Rows to leave out.
     label_query, look_query : ndarray
         The query.
+    distances : ndarray of int32
+        The distance for every label distance (rows) and look distance (columns).
     rule : tuple of int
-        Weight of a label bit, ``near_label``, ``near_look``, number of look bits, and the largest distance.
+        ``near_label``, ``far_look``, and the largest distance.
     first : int
         Row of bucket 0, if the table has no members.
     best : ndarray of uint64
@@ -790,20 +813,21 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, firs
     int
         Number of entries; the heap is not sorted.
     """
+    near_label, far_look, radius = rule
     to_centres, places = _to_centres(table, label_query), np.empty(_BLOCK + 1, np.int64)
     if len(to_centres) == 0:
         n_codes = len(table[1])
         return _enter_rings(
-            0, n_codes, 0, table, looks, skip, label_query, look_query, rule, first, places, best, count
+            0, n_codes, 0, table, looks, skip, label_query, look_query, distances, radius, first, places, best, count
         )
-    near_label, gap = rule[1], 0
+    gap = 0
     while gap <= n_bits:
-        limit, furthest_gap = _look_limit(gap, rule, best, count), gap
+        limit, furthest_gap = _look_limit(gap, distances, radius, best, count), gap
         if limit < 0:
             break
         # Where only near copies can count, that is up to `near_label`: the rings of a centre lie side by side.
-        if 0 < gap < near_label and limit == _look_limit(near_label, rule, best, count):
-            furthest_gap = min(near_label, n_bits)
+        if 0 < gap < near_label and limit < far_look:
+            furthest_gap = near_label
         for centre in range(len(to_centres)):
             for side in range(2 if gap > 0 else 1):
                 distance = to_centres[centre]
@@ -821,7 +845,8 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, rule, firs
                             skip,
                             label_query,
                             look_query,
-                            rule,
+                            distances,
+                            radius,
                             first,
                             places,
                             best,

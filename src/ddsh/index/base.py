@@ -47,7 +47,7 @@ def order_by_distance(distances: NDArray[Any], ids: NDArray[np.int64]) -> NDArra
     return np.lexsort((ids, distances))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # frozen would take longer to make than a short search
 class Hits:
     """Results of several queries, one after the other, each sorted by distance and then by id.
 

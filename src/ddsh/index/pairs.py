@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -62,12 +63,13 @@ class PairDistance:
 
     With Hamming distances ``d_label`` and ``d_look`` it is::
 
-        d_look                            if d_look <= near_look and d_label <= near_label
-        d_look + label_weight * d_label   otherwise
+        d_look + weight * d_label
 
-    So near copies of an image come first, and all others mostly by what they show: a difference in all label bits
-    counts six times as much as one in all look bits. Ties are ordered by ``d_look``, then by id. The constants were
-    chosen on validation images (docs/explanation/two-codes.md).
+    where the weight of a label bit rises with ``d_look``, from 0 up to `near_look` to `label_weight` from `far_look`
+    on; beyond `near_label` label bits it is always `label_weight`. So near copies of an image come first, and all
+    others mostly by what they show: a difference in all label bits counts six times as much as one in all look bits.
+    Ties are ordered by ``d_look``, then by id. The constants were chosen on validation images
+    (docs/explanation/two-codes.md).
 
     Parameters
     ----------
@@ -80,30 +82,46 @@ class PairDistance:
 
     @property
     def label_weight(self) -> int:
-        """Weight of one label bit: 24 with 32 label bits and 128 look bits."""
+        """Largest weight of a label bit: 24 with 32 label bits and 128 look bits."""
         return max(1, round(_LABEL_SHARE * self.look_bits / max(1, self.label_bits)))
 
     @property
     def near_look(self) -> int:
-        """Largest number of different look bits of a near copy: 12 of 64, 30 of 128, 66 of 256."""
-        return max(0, 9 * self.look_bits // 32 - 6)
+        """Number of different look bits up to which label bits do not count: 10 of 64, 26 of 128, 58 of 256."""
+        return max(0, self.look_bits // 4 - 6)
+
+    @property
+    def far_look(self) -> int:
+        """Number of different look bits from which label bits count in full: 16 of 64, 38 of 128, 82 of 256."""
+        return self.near_look + max(1, 3 * self.look_bits // 32)
 
     @property
     def near_label(self) -> int:
-        """Largest number of different label bits of a near copy, a quarter: a crop may change what an image shows."""
-        return self.label_bits // 4
+        """Largest number of different label bits of a near copy, 12 of 32: a crop may change what an image shows."""
+        return 3 * self.label_bits // 8
 
     @property
     def largest(self) -> int:
         """The largest distance there can be."""
         return self.label_weight * self.label_bits + self.look_bits
 
+    @cached_property
+    def table(self) -> NDArray[np.int32]:
+        """The distance for every ``d_label`` (rows) and ``d_look`` (columns); it rises with both."""
+        label, look = np.ogrid[: self.label_bits + 1, : self.look_bits + 1]
+        beyond = np.clip(look - self.near_look, 0, self.far_look - self.near_look)
+        weight = self.label_weight * beyond // (self.far_look - self.near_look)
+        distances: NDArray[np.int32] = look + label * np.where(label <= self.near_label, weight, self.label_weight)
+        return distances.astype(np.int32)
+
     def of(self, label: NDArray[Any], look: NDArray[Any]) -> NDArray[np.int32]:
         """Return the distances from Hamming distances of both codes."""
-        is_near = (look <= self.near_look) & (label <= self.near_label)
-        distances: NDArray[np.int32] = look.astype(np.int32)
-        distances += np.where(is_near, 0, self.label_weight * label.astype(np.int32))
+        distances: NDArray[np.int32] = self.table[label, look]
         return distances
+
+    def look_limit(self, label: int, furthest: int) -> int:
+        """Return the largest ``d_look`` of items at `label` different label bits within a distance; -1 if none."""
+        return int(np.searchsorted(self.table[label], furthest, side="right")) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +162,7 @@ class PairIndex:
             raise InvalidInput("An index needs label bits, look bits or both.")
         self.label_bits, self.look_bits = label_bits, look_bits
         self.distance = distance = PairDistance(label_bits, look_bits)
-        self._rule = distance.label_weight, distance.near_label, distance.near_look, look_bits
+        self._rule = distance.near_label, distance.far_look
         self._largest = distance.largest
         self._label = index(label_bits) if label_bits else None
         self._look = ExactIndex(look_bits) if look_bits else None
@@ -304,6 +322,7 @@ class PairIndex:
         assert query.look is not None, "there are both codes"
         labels, looks, skip = self._label.codes.words, self._look.codes.words, self._label.skipped(rows)
         asked = to_words(query.label)[0], to_words(query.look)[0]
+        distances = self.distance.table
         rule = *self._rule, min(radius, self._largest)
         best, count, covered = np.empty(k, np.uint64), 0, 0
         if isinstance(self._label, BucketsIndex):
@@ -314,19 +333,18 @@ class PairIndex:
             table, sorted_looks = self._looks
             covered = table.n_rows
             count = kernels.pair_nearest(
-                table.arrays, self.label_bits, sorted_looks, skip, *asked, rule, 0, best, count
+                table.arrays, self.label_bits, sorted_looks, skip, *asked, distances, rule, 0, best, count
             )
         if covered < len(labels):
             rest = (NO_NUMBERS, labels[covered:], NO_NUMBERS, NO_NUMBERS, labels[:0], NO_NUMBERS)
             count = kernels.pair_nearest(
-                rest, self.label_bits, looks[covered:], skip, *asked, rule, covered, best, count
+                rest, self.label_bits, looks[covered:], skip, *asked, distances, rule, covered, best, count
             )
         found = np.sort(best[:count])
         keys, row = (found >> _HALF).view(np.int64), (found & _LOW).view(np.int64)
-        distances = keys // (self.look_bits + 1)
-        looks_apart = keys - distances * (self.look_bits + 1)
+        far, looks_apart = np.divmod(keys, self.look_bits + 1)
         labels_apart = np.bitwise_count(labels[row] ^ asked[0]).sum(axis=1, dtype=np.int64)
-        return PairHits(self._label.ids_at(row), distances, labels_apart, looks_apart)
+        return PairHits(self._label.ids_at(row), far, labels_apart, looks_apart)
 
     def _hamming(self, query: CodePair, ids: NDArray[np.int64]) -> tuple[Integers | None, Integers | None]:
         """Return the Hamming distances of both codes to some items."""

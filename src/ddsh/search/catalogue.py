@@ -149,14 +149,17 @@ WITH drawn AS (
 SELECT id FROM drawn WHERE id IS NOT NULL GROUP BY id ORDER BY min(rest), min(place) LIMIT ?2
 """
 
-# A word in the file name, in a value of the metadata, or in a label. Folders are not searched, because the
-# service never shows them. Labels are few and have an index; names and metadata are scanned.
+# A word in the file name or in a value of the metadata. Folders are not searched, because the service never shows
+# them.
 _WITH_WORD = """
 SELECT id FROM images WHERE name_has_word(path, ?1)
 UNION
 SELECT images.id FROM images, json_tree(metadata) WHERE metadata <> '{}' AND has_word(atom, ?1)
-UNION
-SELECT image FROM labels WHERE label IN (SELECT label FROM label_totals WHERE has_word(label, ?1))
+"""
+# Labels whose images are not those of their total.
+_LOST_IMAGES = """
+SELECT label FROM label_totals LEFT JOIN labels USING (label) WHERE label IN (SELECT value FROM json_each(?))
+GROUP BY label HAVING count(image) <> n_images OR sum(image) <> id_sum
 """
 
 
@@ -198,6 +201,7 @@ class Catalogue:
         self._path = Path(path)
         self._folder = self._path.absolute().parent
         self._replaced = False
+        self._words_intact = False
         try:
             self._connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
@@ -334,8 +338,9 @@ class Catalogue:
             if row[-1] is not None:
                 labels.setdefault(row[0], []).append(row[-1])
         found, folder = {}, str(self._folder)
-        for number, path, content, mtime_ns, metadata, image_sum, label_sum, *rest, content_sum, _ in rows.values():
-            sha256, n_bytes, width, height, code, look = rest
+        for row in rows.values():
+            number, path, content, mtime_ns, metadata, image_sum, label_sum = row[:7]
+            sha256, n_bytes, width, height, code, look, content_sum = row[7:14]
             intact = image_sum == _image_sum(number, path, content, mtime_ns, metadata)
             if not intact or content_sum != _content_sum(sha256, n_bytes, width, height, code, look):
                 raise self._damaged(f"image {number} does not fit its checksum")
@@ -435,10 +440,22 @@ class Catalogue:
 
     def ids_matching(self, where: Filter) -> Ids:
         """Return the ids of the images that a filter allows, ascending."""
-        sets = [self._ids(_WITH_WORD, word) for word in where.text.casefold().split()]
+        sets = [self._ids_with_word(word) for word in where.text.casefold().split()]
         labelled = [self.ids_labelled(label) for label in where.labels]
         sets += labelled if where.all_labels or not labelled else [functools.reduce(np.union1d, labelled)]
         return np.sort(functools.reduce(np.intersect1d, sets) if sets else self._ids("SELECT id FROM images"))
+
+    def _ids_with_word(self, word: str) -> Ids:
+        """Return the ids of the images with a word in their name, a value of their metadata, or a label."""
+        if not self._words_intact:  # once: for each search it would take as long as the search itself
+            for row in self._all(f"SELECT id FROM images WHERE NOT ({_IMAGE_INTACT})"):  # noqa: S608
+                raise self._damaged(f"image {row[0]} does not fit its checksum")
+            self._words_intact = True
+        labels = json.dumps([label for label in self.label_counts() if word in label.casefold()])
+        for row in self._all(_LOST_IMAGES, labels):
+            raise self._damaged(f"label {row[0]!r} has lost images")
+        labelled = self._ids("SELECT image FROM labels WHERE label IN (SELECT value FROM json_each(?))", labels)
+        return np.union1d(self._ids(_WITH_WORD, word), labelled)
 
     def label_counts(self) -> dict[str, int]:
         """Return the number of images with each label, by label."""

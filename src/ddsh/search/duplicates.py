@@ -28,7 +28,7 @@ _BLOCK = 2048
 
 def tiny_copy(image: Image) -> bytes:
     """Return a copy of an image with 8 x 8 pixels, each the mean of its part of the image."""
-    picture = Pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image).convert("RGB")
+    picture = Pillow.fromarray(image) if image.shape[2] == 3 else Pillow.fromarray(image[..., 0]).convert("RGB")
     return picture.resize((SIDE, SIDE), Pillow.Resampling.BOX).tobytes()
 
 

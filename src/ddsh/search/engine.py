@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self
@@ -22,6 +22,7 @@ from ddsh.model import Model
 from ddsh.search.address import create_store, open_store
 from ddsh.search.duplicates import TOLERANCE, group_duplicates
 from ddsh.search.indexer import (
+    MAX_LABELS,
     Indexer,
     NewImage,
     Progress,
@@ -290,22 +291,27 @@ class ImageSearch:
             if both := sorted(set(change.add) & set(change.remove)):
                 raise InvalidInput(f"The label {both[0]!r} is to be given and taken at once; choose one of them.")
         done: list[LabelChange] = []
-        missing: set[int] = set()
         with self._store.write() as writer, writer.transaction():
+            ids = sorted({_as_id(number) for change in asked for number in change.ids})
+            before = {number: writer.labels_of(number) for number in ids}
+            now = {number: set(labels) for number, labels in before.items() if labels is not None}
             for change in asked:
-                ids = sorted({_as_id(number) for number in change.ids})
                 same: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
-                known = {number: writer.labels_of(number) for number in ids}
-                missing |= {number for number, labels in known.items() if labels is None}
-                for number, labels in known.items():
-                    if labels is None:
-                        continue
-                    new, gone = set(change.add) - set(labels), set(change.remove) & set(labels)
+                for number in sorted({_as_id(number) for number in change.ids} & now.keys()):
+                    new, gone = set(change.add) - now[number], set(change.remove) & now[number]
                     if new or gone:
-                        writer.set_labels(number, sorted((set(labels) | new) - gone))
+                        now[number] = (now[number] | new) - gone
                         same.setdefault((tuple(sorted(new)), tuple(sorted(gone))), []).append(number)
                 done += [LabelChange(tuple(numbers), *labels) for labels, numbers in same.items()]
-        return LabelReport(tuple(done), tuple(sorted(missing)))
+            for number, wanted in now.items():
+                found = before[number] or ()
+                if len(wanted) > max(MAX_LABELS, len(found)):
+                    raise InvalidInput(
+                        f"Image {number} would have {len(wanted):,} labels; the limit is {MAX_LABELS:,}."
+                    )
+                if wanted != set(found):
+                    writer.set_labels(number, sorted(wanted))
+        return LabelReport(tuple(done), tuple(number for number in ids if number not in now))
 
     def take_out(self, ids: Iterable[int]) -> tuple[list[RemovedImage], list[int]]:
         """Remove images so that :meth:`restore` can undo it, and return them and the ids that are unknown.
@@ -658,7 +664,7 @@ class ImageSearch:
         own: int | None,
     ) -> list[Hit]:
         """Return the entries that are the query itself, then all others that were found."""
-        bits = found.codes.main.bits()
+        bits, own_text = found.codes.main.bits(), _text(code)
         texts = (bits + ord("0")).tobytes().decode("ascii")  # those of all hits, one after the other
         rows, places = np.nonzero(bits != code.main.bits())
         flipped, ends = tuple(places.tolist()), np.searchsorted(rows, np.arange(len(bits) + 1)).tolist()
@@ -676,7 +682,7 @@ class ImageSearch:
         hits = []
         for entry in entries:
             if entry.id in itself:
-                hits.append(Hit(entry, 0, _text(code), (), *equal, match="query" if entry.id == own else "file"))
+                hits.append(Hit(entry, 0, own_text, (), *equal, match="query" if entry.id == own else "file"))
                 continue
             row = row_of[entry.id]
             text = texts[row * bits.shape[1] : (row + 1) * bits.shape[1]]
@@ -698,7 +704,7 @@ class ImageSearch:
                     break
             n_read += 1
             if self._pixels_of(hit.entry) == pixels:
-                marked[place] = replace(hit, match="pixels", similarity=None if hit.similarity is None else 100.0)
+                marked[place] = hit._replace(match="pixels", similarity=None if hit.similarity is None else 100.0)
         return marked
 
     def _pixels_of(self, entry: Entry) -> bytes:
@@ -733,7 +739,7 @@ class ImageSearch:
         if codes is None:
             return []
         if radius is None:
-            radius = 2 if codes.label is not None else PairDistance(0, self.look_bits).near_look
+            radius = 2 if codes.label is not None else self.look_bits // 4
         groups = group_duplicates(codes.main, copies, radius, tolerance)
         found = (self.entries(ids[row] for row in rows) for rows in groups)
         return [tuple(entries) for entries in found if len(entries) > 1]
@@ -881,7 +887,8 @@ def _pixel_checksum(image: Image) -> bytes:
 
 def _text(code: CodePair) -> str:
     """Return the main code of a query as zeros and ones."""
-    return "".join(map(str, code.main.bits()[0].tolist()))
+    bits: NDArray[np.uint8] = code.main.bits()[0]
+    return bytes(bits + ord("0")).decode("ascii")
 
 
 def _is_id(image: object) -> bool:

@@ -40,6 +40,7 @@ from ddsh.search.store import Content, StoredFile, StoreWriter, check_metadata
 __all__ = [
     "BATCH",
     "MAX_LABEL",
+    "MAX_LABELS",
     "MAX_METADATA_BYTES",
     "SAMPLE",
     "Indexer",
@@ -59,6 +60,9 @@ BATCH = 128
 
 MAX_LABEL = 200
 """Largest number of characters of a label."""
+
+MAX_LABELS = 1000
+"""Largest number of labels of an image."""
 
 MAX_METADATA_BYTES = 1 << 16
 """Largest size of the metadata of an image, as JSON."""
@@ -378,6 +382,8 @@ def check_labels(labels: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if labels is None:
         return None
     several = (labels,) if isinstance(labels, str) else tuple(labels)
+    if len(several) > MAX_LABELS:
+        raise InvalidInput(f"An image has at most {MAX_LABELS:,} labels; got {len(several):,}.")
     for label in several:
         if not isinstance(label, str) or not 0 < len(label.strip()) <= MAX_LABEL or not label.isprintable():
             raise InvalidInput(f"A label is a line of 1 to {MAX_LABEL} characters; got {str(label)[:50]!r}.")

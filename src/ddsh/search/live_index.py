@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from ddsh.codes import CodePair
@@ -95,7 +96,7 @@ class LiveIndex:
         catalogue.forget_before(state)
         for path in self._files():
             if path.name != _folder_name(state):
-                shutil.rmtree(path, ignore_errors=True)
+                self._remove(path)
 
     def _load(self, catalogue: Catalogue) -> None:
         """Start from the newest usable files, or from an empty index."""
@@ -115,12 +116,21 @@ class LiveIndex:
     def problems(self) -> list[str]:
         """Return the files that do not fit their checksums, after reading all of them."""
         found = []
-        for manifest in sorted(self._folder.rglob("index.json")):
+        named = (path for path in self._files() if _NAME.fullmatch(path.name))
+        for manifest in sorted(manifest for path in named for manifest in path.rglob("index.json")):
             try:
                 verify(manifest.parent)
             except ArtefactError as error:
                 found.append(str(error))
         return found
+
+    @staticmethod
+    def _remove(folder: Path) -> None:
+        """Remove a folder, which must not keep its name while it is incomplete."""
+        if _NAME.fullmatch(folder.name):
+            with suppress(OSError):
+                folder = folder.rename(folder.with_name(f".{folder.name}"))
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
         """Return what the folder holds; it may be deleted at any time."""

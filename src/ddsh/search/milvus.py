@@ -15,12 +15,13 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -61,11 +62,12 @@ __all__ = ["SCHEMA_VERSION", "MilvusStore", "MilvusWriter"]
 SCHEMA_VERSION = 1
 _KINDS = {AUTO: "BIN_FLAT", "exact": "BIN_FLAT", "ivf": "BIN_IVF_FLAT"}
 _STATE, _FILES = "ddsh_state", "ddsh_files"
-_CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
+_CONNECT_SECONDS, _ANSWER_SECONDS, _STATE_SECONDS = 10.0, 60.0, 2.0
 _MAX_FOUND = 16_384  # the most that Milvus returns
 _BATCH = 1000
 _CHUNK = 48_000  # bytes of a file in one row: a field has 65,535 characters at most, base64 needs 4 for 3 bytes
 _MAX_TEXT = 65_535
+_FILE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,35}")
 _SEPARATOR = "\x1f"  # not printable, and so never part of a label
 _FIELDS = ("id", "path", "sha256", "n_bytes", "width", "height", "mtime_ns", "labels", "metadata")
 
@@ -73,9 +75,14 @@ _Row = dict[str, Any]
 
 
 class _Connections:
-    """Clients by address; the server of a file runs until its last client is closed."""
+    """Clients by address; the server of a file runs until its last client is closed.
+
+    A file has a lock of ours, because a second server of Milvus Lite removes the lock of the first one, and then
+    neither sees what the other one writes.
+    """
 
     _counts: ClassVar[Counter[str]] = Counter()
+    _file_locks: ClassVar[dict[str, ExitStack]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
@@ -87,9 +94,17 @@ class _Connections:
             path = str(Path(place).absolute())
             if not Path(path).parent.is_dir():
                 raise ArtefactError(f"{path} cannot be opened; its folder does not exist.")
+            if not _FILE_NAME.fullmatch(Path(path).name):
+                raise InvalidInput(
+                    f"{Path(path).name} cannot be a file of Milvus Lite; use at most 35 letters, digits and . - _"
+                )
             _import_milvus_lite()
-            with cls._lock, _named_errors(f"milvus://{path}"):
+            with cls._lock, ExitStack() as stack, _named_errors(f"milvus://{path}"):
+                if not cls._counts[path]:
+                    busy = f"milvus://{path} is open in another process; a file of Milvus Lite can be open in one only."
+                    stack.enter_context(locked(f"{path}.lock", wait=_CONNECT_SECONDS, busy=busy))
                 client = _connect_to_file(path)
+                cls._file_locks.setdefault(path, stack.pop_all())
                 cls._counts[path] += 1
             return client, f"milvus://{path}", path
         parts = urlsplit(address)
@@ -119,6 +134,7 @@ class _Connections:
                 cls._counts[path] -= 1
                 if not cls._counts[path]:
                     server_manager_instance.release_server(path)
+                    cls._file_locks.pop(path).close()
 
 
 class MilvusWriter(StoreWriter):
@@ -344,7 +360,7 @@ class MilvusStore(RemoteStore):
             self._lock = threading.RLock()
             self._in_snapshot = False
             if not self._call("has_collection", _STATE):
-                raise ArtefactError(f"{shown} holds no search index; make one with: ddsh index IMAGES --out ...")
+                raise ArtefactError(f"{shown} holds no search index; make one with: ddsh index IMAGES --store ...")
             self._use_state()
         except BaseException:
             _Connections.close(self._client, self._path)
@@ -552,18 +568,27 @@ class MilvusStore(RemoteStore):
             expression = _expression(where) if where else ""
             order = check_by(by, self.manifest.n_bits, self.manifest.look_bits)
             ids = self._nearest(order, code, k, radius, expression)
-            if order == "both" and ids is not None:
-                near = PairDistance(self.manifest.n_bits, self.manifest.look_bits).near_look
-                copies = self._nearest("look", code, None, near, expression)
-                ids = None if copies is None else ids | copies
-            fields = ("id", "code")
-            rows = self.rows(expression, fields) if ids is None else self._with_ids(sorted(ids), fields)
-            index = PairIndex(self.manifest.n_bits, self.manifest.look_bits, ExactIndex)
-            if rows:
-                index.add(self._unpack([row["code"] for row in rows]), [row["id"] for row in rows])
+            index = self._index_of(ids, expression)
             hits = index.search(code, k, by=by, radius=radius)
+            furthest = int(hits.distances[-1]) if len(hits.ids) == k else radius
+            if order == "both" and ids is not None and furthest is not None:
+                # The vector `both` counts label bits in full, also those of images that look alike.
+                alike = min(index.distance.look_limit(1, furthest), index.distance.far_look - 1)
+                copies = self._nearest("look", code, None, alike, expression)
+                if copies is None or not copies <= ids:
+                    index = self._index_of(None if copies is None else ids | copies, expression)
+                    hits = index.search(code, k, by=by, radius=radius)
             codes = index.codes_of(hits.ids)
         return Neighbours(hits.ids, hits.distances, hits.label_distances, hits.look_distances, codes)
+
+    def _index_of(self, ids: set[int] | None, expression: str) -> PairIndex:
+        """Return an index of some entries, or of all that an expression allows."""
+        fields = ("id", "code")
+        rows = self.rows(expression, fields) if ids is None else self._with_ids(sorted(ids), fields)
+        index = PairIndex(self.manifest.n_bits, self.manifest.look_bits, ExactIndex)
+        if rows:
+            index.add(self._unpack([row["code"] for row in rows]), [row["id"] for row in rows])
+        return index
 
     def _nearest(
         self, field: str, code: CodePair, k: int | None, radius: int | None, expression: str
@@ -575,34 +600,92 @@ class MilvusStore(RemoteStore):
         """
         if k is None and radius is None:
             return None
-        vector = _vectors(code, self.manifest)[field][0].tobytes()
         limit = min(_MAX_FOUND, 2 * (k or 64) + 64)
-        parameters = {"metric_type": "HAMMING", "params": {"nprobe": 64} if self.index_name == "ivf" else {}}
         while True:
-            hits = self._call(
-                "search",
-                self._images,
-                data=[vector],
-                anns_field=field,
-                limit=limit,
-                filter=expression,
-                search_params=parameters,
-            )[0]
+            hits = self._hits(field, code, limit, expression)
             farthest = hits[-1]["distance"] if hits else 0
             is_enough = len(hits) < limit or self.index_name == "ivf"
             is_enough |= k is not None and k <= len(hits) and hits[k - 1]["distance"] < farthest
             is_enough |= radius is not None and radius < farthest
             if is_enough:
                 return {hit["id"] for hit in hits}
+            if k is not None and k <= len(hits) and field != "both":
+                distance = hits[k - 1]["distance"]
+                nearer = {hit["id"] for hit in hits if hit["distance"] < distance}
+                has_both = bool(self.manifest.n_bits and self.manifest.look_bits)
+                tied = (self._tied_by_other_code if has_both else self._tied_by_id)(
+                    field, code, k - len(nearer), distance, expression
+                )
+                return None if tied is None else nearer | tied
             if limit == _MAX_FOUND:
                 return None
             limit = min(_MAX_FOUND, 4 * limit)
 
+    def _tied_by_id(self, field: str, code: CodePair, n: int, distance: int, expression: str) -> set[int] | None:
+        """Return at least the `n` smallest ids of the entries at one distance.
+
+        Milvus returns any of these; so it searches among small ids only, as many as contain enough of them.
+        """
+        too_few, too_many = 0, int(self.state()["next_id"])
+        limit = min(_MAX_FOUND, 16 * n + 256)
+        while too_many - too_few > 1:
+            last = (too_few + too_many) // 2 if too_few else (too_many + 7) // 8
+            among = " and ".join(filter(None, [f"id <= {last}", expression]))
+            hits = self._hits(field, code, limit, among)
+            tied = {hit["id"] for hit in hits if hit["distance"] == distance}
+            if len(hits) == limit and hits[-1]["distance"] <= distance:
+                too_many = last
+            elif len(tied) < n:
+                too_few = last
+            else:
+                return tied
+        return None
+
+    def _tied_by_other_code(
+        self, field: str, code: CodePair, n: int, distance: int, expression: str
+    ) -> set[int] | None:
+        """Return ids of at least the first `n` entries at one distance where the other code decides.
+
+        Among these, the vector of both codes has the order of the other code.
+        """
+        limit = min(_MAX_FOUND, 16 * n + 256)
+        while True:
+            hits = self._hits("both", code, limit, expression)
+            rows = self._with_ids([hit["id"] for hit in hits], ("id", "code"))
+            part, asked = (getattr(pair, field) for pair in (self._unpack([row["code"] for row in rows]), code))
+            apart = np.bitwise_count(part.packed ^ asked.packed).sum(axis=1)
+            at_distance = {row["id"] for row, each in zip(rows, apart, strict=True) if each == distance}
+            tied = [hit for hit in hits if hit["id"] in at_distance]
+            if len(hits) < limit or (len(tied) >= n and tied[n - 1]["distance"] < hits[-1]["distance"]):
+                return at_distance
+            if limit == _MAX_FOUND:
+                return None
+            limit = min(_MAX_FOUND, 4 * limit)
+
+    def _hits(self, field: str, code: CodePair, limit: int, expression: str) -> Sequence[Mapping[str, Any]]:
+        """Return the entries nearest by one vector, with ids and distances, nearest first."""
+        parameters = {"metric_type": "HAMMING", "params": {"nprobe": 64} if self.index_name == "ivf" else {}}
+        found: Sequence[Sequence[Mapping[str, Any]]] = self._call(
+            "search",
+            self._images,
+            data=[_vectors(code, self.manifest)[field][0].tobytes()],
+            anns_field=field,
+            limit=limit,
+            filter=expression,
+            search_params=parameters,
+        )
+        return found[0]
+
     def state(self) -> dict[str, Any]:
         """Return the settings, the next id, the number of transactions and the folders that were added."""
-        rows = self._call("query", _STATE, filter='id == "state"', output_fields=["value"])
-        if not rows:
-            raise ArtefactError(f"{self.address} is not complete; delete its collections and make the index again.")
+        deadline = time.monotonic() + _STATE_SECONDS
+        while not (rows := self._call("query", _STATE, filter='id == "state"', output_fields=["value"])):
+            # Milvus Lite under load may show neither the old nor the new row for a moment.
+            if time.monotonic() > deadline:
+                raise ArtefactError(
+                    f"{self.address} is not complete; try again, or delete its collections and make the index again."
+                )
+            time.sleep(0.02)
         return dict(json.loads(rows[0]["value"]))
 
     def apply(
@@ -902,7 +985,10 @@ def _named_errors(address: str) -> Iterator[None]:
         reason = " ".join(str(error.message).split())[:200]
         if "local mode only support" in reason:
             raise InvalidInput("Milvus Lite has no index of this kind; use exact, or a server of Milvus.") from None
-        if "auth" in reason.lower() or "token" in reason.lower():
+        cause = error.__cause__  # of a failure to connect, which does not say why
+        is_refused = isinstance(cause, grpc.Call) and cause.code() == grpc.StatusCode.UNAUTHENTICATED
+        if is_refused or "auth" in reason.lower() or "token" in reason.lower():
+            reason = " ".join(str(cause.details()).split())[:200] if is_refused else reason
             raise Unavailable(f"{address} refuses ({reason}); set user:password in MILVUS_TOKEN.") from None
         raise Unavailable(f"{address} cannot be used ({reason}); is it running?") from None
     except grpc.RpcError as error:

@@ -153,6 +153,14 @@ class _Database:
     def connected(self) -> Iterator[_Connection]:
         """Return a connection of its own, with its own error if that fails."""
         with self.named_errors(), _Connection.connect(**self._options, autocommit=True) as connection:
+            first, schema = connection.execute(
+                "SELECT trim(split_part(current_setting('search_path'), ',', 1)), quote_ident(current_schema())"
+            ).fetchall()[0]
+            if first not in ('"$user"', schema):  # PostgreSQL would go on to the next one
+                raise ArtefactError(
+                    f"{self.address} has no schema {first} for this user; let its administrator run: CREATE SCHEMA"
+                    f" {first} AUTHORIZATION user"
+                )
             yield connection
 
     @contextmanager
@@ -492,7 +500,9 @@ class PostgresStore(RemoteStore):
         with self._database.connected() as connection:
             version = _version(connection)
             if not version:
-                raise ArtefactError(f"{self.address} holds no search index; make one with: ddsh index IMAGES --out ...")
+                raise ArtefactError(
+                    f"{self.address} holds no search index; make one with: ddsh index IMAGES --store ..."
+                )
             self._migrate(connection, version)
         self._database.open()
         try:
@@ -877,7 +887,8 @@ def _limit(connection: _Connection) -> None:
 
 def _version(connection: _Connection) -> int:
     """Return the version of the schema, 0 if there is none."""
-    if connection.execute("SELECT to_regclass('ddsh_facts')").fetchall()[0][0] is None:
+    table = "to_regclass(quote_ident(current_schema()) || '.ddsh_facts')"  # not one in a schema further down the path
+    if connection.execute(f"SELECT {table}").fetchall()[0][0] is None:
         return 0
     return int(connection.execute("SELECT value FROM ddsh_facts WHERE name = 'version'").fetchall()[0][0])
 
@@ -903,9 +914,10 @@ def _order(by: By, manifest: SearchManifest) -> tuple[str, str]:
         other = "look" if by == "label" else "label"
         return f"d_{by}", f"d_{by}, d_{other}" if both else f"d_{by}"
     pair = PairDistance(manifest.n_bits, manifest.look_bits)
+    width = pair.far_look - pair.near_look
     distance = (
-        f"(d_look + CASE WHEN d_look <= {pair.near_look} AND d_label <= {pair.near_label}"
-        f" THEN 0 ELSE {pair.label_weight} * d_label END)"
+        f"(d_look + d_label * CASE WHEN d_label > {pair.near_label} THEN {pair.label_weight}"
+        f" ELSE {pair.label_weight} * LEAST(GREATEST(d_look - {pair.near_look}, 0), {width}) / {width} END)"
     )
     return distance, f"{distance}, d_look"
 

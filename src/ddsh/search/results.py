@@ -5,7 +5,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, overload
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, overload
 
 from ddsh.calibration import CUT_OFF
 from ddsh.datasets import Skipped
@@ -80,11 +80,10 @@ class QueryCode:
         )
 
 
-@dataclass(frozen=True)
-class Hit:
-    """An image found by a query.
+class Hit(NamedTuple):
+    """An image found by a query; a tuple, because a search makes many.
 
-    Parameters
+    Attributes
     ----------
     entry : Entry
         The image.

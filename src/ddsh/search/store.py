@@ -9,9 +9,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +89,10 @@ class SearchManifest(Manifest):
         return self
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An indexed image.
+class Entry(NamedTuple):
+    """An indexed image; a tuple, because every search makes one for each hit.
 
-    Parameters
+    Attributes
     ----------
     id : int
         Unique number; never reused, even after the image was removed.
@@ -118,7 +118,7 @@ class Entry:
     height: int
     mtime_ns: int
     labels: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def name(self) -> str:

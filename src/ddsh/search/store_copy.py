@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ddsh.errors import ArtefactError
@@ -80,7 +79,7 @@ def _keep_images(old: Store, writer: StoreWriter, entries: Sequence[Entry]) -> l
         if path.is_relative_to(old.folder):
             copy = writer.keep_image(path.name, path.read_bytes())
             os.utime(copy, ns=(entry.mtime_ns, entry.mtime_ns))
-            entry = replace(entry, path=str(copy))
+            entry = entry._replace(path=str(copy))
         found.append(entry)
     return found
 
@@ -103,4 +102,4 @@ def _compare(old: Store, new: Store) -> None:
 
 def _without_folder(entry: Entry, store: Store) -> Entry:
     path = Path(entry.path)
-    return replace(entry, path=path.name if path.is_relative_to(store.folder) else entry.path)
+    return entry._replace(path=path.name if path.is_relative_to(store.folder) else entry.path)
