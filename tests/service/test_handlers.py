@@ -20,6 +20,7 @@ from ddsh.service import Settings
 
 TOKEN = "a-token-of-24-characters"
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
+MANY_LABELS = [{"ids": [1], "add": [f"{ten}{n}" for n in range(100)]} for ten in "abcdefghijk"]
 SEARCHES = [
     {},
     {"k": 3},
@@ -373,6 +374,7 @@ def test_the_files_of_removed_uploads_are_deleted_when_the_service_ends(run_serv
         ("labels", b'{"changes": [{"ids": ["1"], "add": ["a"]}]}', 422, "valid integer"),
         ("labels", b'{"changes": [{"ids": [1], "label": "a"}]}', 422, "unknown parameter changes.0.label"),
         ("labels", json.dumps({"changes": 2 * [{"ids": list(range(600)), "add": ["a"]}]}), 422, "1,200 ids"),
+        ("labels", json.dumps({"changes": MANY_LABELS}), 422, "labels; the limit is 1,000"),
         ("remove", json.dumps({"ids": list(range(1001))}), 422, "at most 1000"),
         ("remove", b'{"ids": [-1]}', 422, "greater than or equal to 0"),
         ("remove", 300_000 * b" ", 413, "200 kB"),

@@ -5,13 +5,13 @@ import http.client
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 from fastapi import HTTPException
 
 from ddsh.service import Settings
-from ddsh.service.limits import BoundedPool
+from ddsh.service.limits import BoundedPool, Bytes
 
 PATIENCE = 60
 TOKEN = "a-token-of-24-characters"
@@ -76,23 +76,57 @@ def test_an_exception_reaches_the_caller_and_frees_the_slot():
     asyncio.run(visit())
 
 
-def test_uploads_beyond_the_queue_are_refused_until_a_slot_is_free(until, small, photo):
-    with closing(http.client.HTTPConnection("127.0.0.1", small.port, timeout=PATIENCE)) as connection:
-        _hold_the_only_slot(until, small, connection, photo)
+def test_uploads_beyond_the_queue_are_refused_until_a_slot_is_free(until, small, photo, monkeypatch):
+    service, release = small.app.state.service, threading.Event()
+    decode = service.decoder.decode
+    monkeypatch.setattr(service.decoder, "decode", lambda data: release.wait(PATIENCE) and decode(data))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(small.post, "/search?k=1", photo)
+        until(lambda: service.encoding.n_requests == 1)
+        reply = small.post("/search?k=1", photo)
+        reply.refuses(503, "Too many requests")
+        assert int(reply.headers["retry-after"]) > 0
+        assert small.get("/search?id=1&k=1").status == 200
+        release.set()
+        assert first.result().status == 200
+    assert small.post("/search?k=1", photo).status == 200
+
+
+def _begin_upload(site, size, sent=b""):
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE)
+    connection.putrequest("POST", "/search?k=1")
+    connection.putheader("Content-Length", str(size))
+    connection.endheaders(sent)
+    return closing(connection)
+
+
+def test_clients_that_send_nothing_do_not_keep_others_from_uploading(small, photo):
+    with ExitStack() as stack:
+        slow = [stack.enter_context(_begin_upload(small, len(photo), photo[:10])) for _ in range(20)]
+        assert [small.post("/search?k=1", photo).status for _ in range(5)] == [200] * 5
+        slow[7].send(photo[10:])
+        assert slow[7].getresponse().status == 200
+
+
+def test_uploads_beyond_the_memory_for_them_are_refused_until_there_is_room(until, small, photo):
+    with _begin_upload(small, 30_000, bytes(29_999)):  # of the 30,000 bytes there are
+        until(lambda: small.post("/search?k=1", photo).status == 503)
+        small.post("/search?k=1", photo).refuses(503, "Too many uploads")
     until(lambda: small.post("/search?k=1", photo).status == 200)
 
 
-def _hold_the_only_slot(until, small, connection, photo):
-    connection.putrequest("POST", "/search?k=1")
-    connection.putheader("Content-Length", str(len(photo)))
-    connection.endheaders(photo[:10])  # it holds the only slot until all of it has arrived
-    until(lambda: small.post("/search?k=1", photo).status == 503)
-    reply = small.post("/search?k=1", photo)
-    reply.refuses(503, "Too many requests")
-    assert int(reply.headers["retry-after"]) > 0
-    assert small.get("/search?id=1&k=1").status == 200
-    connection.send(photo[10:])
-    assert connection.getresponse().status == 200
+def test_bytes_are_free_again_after_a_request_whatever_happened():
+    memory = Bytes(10)
+    for error in (None, ValueError(), asyncio.CancelledError()):
+        with suppress(ValueError, asyncio.CancelledError), memory.reserved() as hold:
+            hold(6)
+            hold(4)
+            if error is not None:
+                raise error
+    with memory.reserved() as hold, memory.reserved() as hold_other:
+        hold(10)
+        with pytest.raises(HTTPException, match="503"):
+            hold_other(1)
 
 
 def test_concurrent_uploads_within_the_queue_are_all_answered(run_service, shared_index, photo):

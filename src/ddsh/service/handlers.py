@@ -25,7 +25,7 @@ from ddsh.errors import BrokenImage, DdshError, InvalidInput, UnknownName
 from ddsh.images import Image, check_file, extension_of
 from ddsh.search import Entry, ImageSearch, LabelChange, LabelReport, QueryCode, SearchInfo
 from ddsh.service.decoder import Decoder
-from ddsh.service.limits import BoundedPool
+from ddsh.service.limits import BoundedPool, Bytes
 from ddsh.service.middleware import Metrics
 from ddsh.service.removed_items import RemovedItems
 from ddsh.service.response_cache import ExpiringValue, cache_bytes
@@ -53,7 +53,7 @@ from ddsh.service.schemas import (
     ThumbnailParameters,
 )
 from ddsh.service.settings import Settings
-from ddsh.service.uploads import extract_image, read_body, read_json
+from ddsh.service.uploads import FORM_OVERHEAD, extract_image, read_body, read_json
 
 __all__ = [
     "ServiceState",
@@ -131,6 +131,7 @@ class ServiceState:
         self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.changes = BoundedPool(1, _MAX_WAITING_CHANGES, settings.timeout)
+        self.bodies = Bytes((settings.workers + settings.max_waiting) * (settings.max_upload_bytes + FORM_OVERHEAD))
         pools = {"encoding": self.encoding, "reading": self.reading}
         pools |= {"thumbnails": self.thumbnails, "changes": self.changes}
         for name, pool in pools.items():
@@ -194,8 +195,9 @@ async def search_by_upload(
     request: Request, parameters: Annotated[SearchParameters, Query()], state: State
 ) -> Response:
     """Find the images most similar to an uploaded image, which is not stored."""
-    with state.encoding.slot():  # held while the body arrives, which bounds the memory for uploads
-        body = await read_body(request, state.settings)
+    state.encoding.require_slot()  # the client need not send its body
+    with state.bodies.reserved() as hold:
+        body = await read_body(request, state.settings, hold)
 
         def search() -> Response:
             """Search with the image of the body."""
@@ -203,7 +205,7 @@ async def search_by_upload(
             image = state.decoder.decode(data)
             return _search(state, image, parameters, hashlib.sha256(data).hexdigest())
 
-        return await state.encoding.run(search)
+        return await state.encoding.run_in_slot(search)
 
 
 async def get_info(state: State) -> InfoResponse:
@@ -313,9 +315,10 @@ async def add_item(
         ids = (*report.added, *report.moved, *report.changed, *report.known)
         return AddResponse(id=ids[0], new=bool(report.added))
 
-    with state.changes.slot():
-        body = await read_body(request, state.settings)
-        added = await state.changes.run(add)
+    state.changes.require_slot()
+    with state.bodies.reserved() as hold:
+        body = await read_body(request, state.settings, hold)
+        added = await state.changes.run_in_slot(add)
     response.status_code = 201 if added.new else 200
     return added
 

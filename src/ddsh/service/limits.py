@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from ddsh.service.error_handlers import retry_later
 
-__all__ = ["BoundedPool"]
+__all__ = ["BoundedPool", "Bytes"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,11 +43,15 @@ class BoundedPool:
         """Number of requests that are running or waiting."""
         return self._n_used
 
+    def require_slot(self) -> None:
+        """Refuse the request with status 503 if there is no free slot."""
+        if self._n_used >= self._n_slots:
+            raise retry_later("Too many requests are waiting; try again in a moment.")
+
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Reserve a slot, or refuse the request with status 503."""
-        if self._n_used >= self._n_slots:
-            raise retry_later("Too many requests are waiting; try again in a moment.")
+        self.require_slot()
         self._n_used += 1
         try:
             yield
@@ -72,3 +76,42 @@ class BoundedPool:
     def close(self) -> None:
         """Cancel waiting calls; running calls finish in the background."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Bytes:
+    """Bound on the bytes of request bodies in memory, used from one event loop.
+
+    A body counts as it arrives, so that clients which send slowly, or nothing, leave room for others.
+
+    Parameters
+    ----------
+    limit : int
+        Number of bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._n_left = limit
+
+    @contextmanager
+    def reserved(self) -> Iterator[Callable[[int], None]]:
+        """Count the bytes of one request until the block ends.
+
+        Yields
+        ------
+        callable
+            Takes a number of bytes, and refuses the request with status 503 if there are too many.
+        """
+        n_held = 0
+
+        def hold(n_bytes: int) -> None:
+            """Count further bytes."""
+            nonlocal n_held
+            if n_bytes > self._n_left:
+                raise retry_later("Too many uploads are arriving; try again in a moment.")
+            self._n_left -= n_bytes
+            n_held += n_bytes
+
+        try:
+            yield hold
+        finally:
+            self._n_left += n_held

@@ -1,7 +1,7 @@
 """Request bodies: images, multipart forms and JSON, within limits."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from ddsh.service.settings import Settings
 
 __all__ = [
     "FORM_FIELD",
+    "FORM_OVERHEAD",
     "MAX_JSON_BYTES",
     "REQUEST_BODY",
     "describe_json",
@@ -29,7 +30,9 @@ FORM_FIELD = "image"
 MAX_JSON_BYTES = 200_000
 """Maximum size of a request body of JSON."""
 
-_FORM_OVERHEAD = 10_000  # bytes of a form besides its file
+FORM_OVERHEAD = 10_000
+"""Maximum number of bytes of a form besides its file."""
+
 M = TypeVar("M", bound=BaseModel)
 _BINARY = {"type": "string", "format": "binary"}
 
@@ -47,13 +50,23 @@ REQUEST_BODY: Mapping[str, Any] = MappingProxyType(
 """OpenAPI description of the request body."""
 
 
-async def read_body(request: Request, settings: Settings) -> bytes:
+async def read_body(request: Request, settings: Settings, hold: Callable[[int], None] = lambda _: None) -> bytes:
     """Read the request body within the size limit and the timeout.
 
     Of a body that is too large, up to twice the limit is read and discarded: most clients read the
     response only after they have sent the whole body.
+
+    Parameters
+    ----------
+    request : Request
+        The request.
+    settings : Settings
+        Limits of the service.
+    hold : callable
+        Called with the number of bytes that are about to be kept; see :class:`ddsh.service.limits.Bytes`.
     """
-    return await _read(request, settings.max_upload_bytes + _FORM_OVERHEAD, settings.timeout, _too_large(settings))
+    limit = settings.max_upload_bytes + FORM_OVERHEAD
+    return await _read(request, limit, settings.timeout, _too_large(settings), hold)
 
 
 async def read_json(request: Request, model: type[M], settings: Settings) -> M:
@@ -85,7 +98,9 @@ def describe_json(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-async def _read(request: Request, limit: int, timeout: float, too_large: HTTPException) -> bytes:
+async def _read(
+    request: Request, limit: int, timeout: float, too_large: HTTPException, hold: Callable[[int], None] = lambda _: None
+) -> bytes:
     body, n_bytes = bytearray(), 0
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > 2 * limit:
@@ -95,6 +110,7 @@ async def _read(request: Request, limit: int, timeout: float, too_large: HTTPExc
             async for chunk in request.stream():
                 n_bytes += len(chunk)
                 if n_bytes <= limit:
+                    hold(len(chunk))
                     body += chunk
                 elif n_bytes > 2 * limit:
                     break
@@ -140,7 +156,7 @@ def file_from_form(content_type: str, body: bytes) -> bytes:
     """
     # By hand, and for one field only: a parser of all forms takes a minute for one of a hundred thousand fields.
     mark = b"--" + parse_options_header(content_type)[1].get(b"boundary", b"")
-    head_end = body.find(b"\r\n\r\n", 0, _FORM_OVERHEAD)
+    head_end = body.find(b"\r\n\r\n", 0, FORM_OVERHEAD)
     if mark == b"--" or not body.startswith(mark + b"\r\n") or head_end < 0:
         raise _invalid_form("The form cannot be parsed")
     headers = {}
