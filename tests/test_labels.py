@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from ddsh.errors import InvalidInput
-from ddsh.labels import MultiLabels, PairLabels, SingleLabels, as_labels
+from ddsh.labels import MultiLabels, PairLabels, SingleLabels, as_labels, draw_stratified
 
 matrices = arrays(np.uint8, st.tuples(st.integers(1, 8), st.just(4)), elements=st.integers(0, 1))
 
@@ -134,3 +134,41 @@ def test_shared_labels_are_counted():
     assert several.n_shared(several).tolist() == [[2, 2, 0], [2, 3, 1], [0, 1, 1]]
     single = as_labels([0, 1, 0])
     assert single.n_shared(single).tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
+
+
+def test_overlap_is_jaccard_or_cosine_of_the_label_sets():
+    mine, theirs = as_labels([[1, 1, 0, 0], [1, 0, 0, 0]]), as_labels([[1, 0, 1, 1], [0, 0, 0, 0]])
+    np.testing.assert_allclose(mine.overlap(theirs, "jaccard"), [[1 / 4, 0], [1 / 3, 0]])
+    np.testing.assert_allclose(mine.overlap(theirs, "cosine"), [[1 / 6**0.5, 0], [1 / 3**0.5, 0]])
+
+
+def test_a_stratified_draw_keeps_the_share_of_each_class():
+    values = np.repeat([0, 1, 2], [80, 15, 5])
+    chosen = draw_stratified(as_labels(values), 20, np.random.default_rng(0))
+    assert np.bincount(values[chosen]).tolist() == [16, 3, 1]
+    both = as_labels(np.array([[1, 1, 0]] * 10 + [[0, 1, 0]] * 30 + [[0, 0, 1]] * 60))
+    drawn = both.take(draw_stratified(both, 10, np.random.default_rng(0)))
+    assert drawn.counts() == {0: 1, 1: 4, 2: 6}
+
+
+def test_pairs_say_which_items_are_similar_and_have_no_classes():
+    matrix = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]))
+    pairs = PairLabels(matrix)
+    called = PairLabels(lambda first, second: matrix[first][:, second].toarray() > 0, n_items=3)
+    for labels in (pairs, called):
+        assert (labels.similar(labels) == (matrix.toarray() > 0)).all()
+        assert labels.take(np.array([2, 0])).similar(labels).tolist() == [[False, False, True], [True, True, False]]
+        assert labels.to_array().tolist() == labels.distinct()[1].tolist() == [0, 1, 2]
+        assert labels.labelled().all()
+        assert not labels.having(0).any()
+        assert labels.classes().size == 0
+    with pytest.raises(InvalidInput, match="Give n_items"):
+        PairLabels(lambda first, second: first)
+    with pytest.raises(InvalidInput, match="of one kind"):
+        pairs.similar(as_labels([1, 2, 3]))
+    assert as_labels(pairs) is pairs
+
+
+def test_single_labels_overlap_wholly_or_not_at_all():
+    labels = as_labels([1, 2])
+    assert labels.overlap(labels, "jaccard").tolist() == [[1.0, 0.0], [0.0, 1.0]]

@@ -1,4 +1,6 @@
 import pickle
+import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -38,3 +40,19 @@ def test_what_is_no_pickle_is_one_line(tmp_path, content):
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(DataError, match=r"a\.pkl is not a pickle of arrays \(FileNotFoundError"):
         read_pickled_arrays(tmp_path / "a.pkl")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"]r" + (200_000_000).to_bytes(4, "little") + b".", b"\x96" + (1 << 31).to_bytes(8, "little") + b"abc."],
+    ids=["a place in the memo", "a length"],
+)
+def test_a_number_in_a_short_file_takes_no_memory(tmp_path, content):
+    (tmp_path / "a.pkl").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with suppress(DataError):
+            assert read_pickled_arrays(tmp_path / "a.pkl") == []
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

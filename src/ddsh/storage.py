@@ -5,9 +5,10 @@ import json
 import math
 import os
 import pickle
+import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
@@ -237,8 +238,15 @@ _rebuild_array = np.empty(0).__reduce__()[0]
 _array_of_bytes = np.empty(0).__reduce_ex__(5)[0]
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickler of NumPy arrays and plain values only; it cannot run code."""
+class _ArrayUnpickler(pickle._Unpickler):
+    """Unpickler of NumPy arrays and plain values only; it cannot run code.
+
+    It is the one in Python: the one in C takes gigabytes for a short file that names a large place in its memo.
+    """
+
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = dict(pickle._Unpickler.dispatch)
+    read: Callable[[int], bytes]
+    append: Callable[[object], None]
 
     _ALLOWED: Mapping[tuple[str, str], Any] = {
         ("numpy.core.multiarray", "_reconstruct"): _rebuild_array,
@@ -256,6 +264,13 @@ class _ArrayUnpickler(pickle.Unpickler):
             return self._ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a file of arrays") from None
+
+    def load_bytearray8(self) -> None:
+        """Read bytes; Python's own method allocates the length that a damaged file claims."""
+        (length,) = struct.unpack("<Q", self.read(8))
+        self.append(bytearray(self.read(min(length, MAX_PICKLE_BYTES))))
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
 
 
 def read_pickled_arrays(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 -- any content of a pickle

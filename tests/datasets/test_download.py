@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -709,6 +710,34 @@ def test_an_archive_that_is_not_what_it_should_be_leaves_nothing_behind(
     root = tmp_path / "outer" / "root"
     assert "toy.tar.gz" in refusal(site, root, known=sources(site, unpack_to="toy"))
     assert list(root.iterdir()) == []
+    assert everything_under(tmp_path) == set()
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_long_header_of_an_archive_is_not_read_into_memory(
+    site: Site, tmp_path: Path, kind: bytes, first: bool
+) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 40_000_000
+    start = b"" if first else tarfile.TarInfo("toy/a").tobuf()
+    site.body = gzip.compress(start + header.tobuf(tarfile.GNU_FORMAT) + bytes(header.size))
+    tracemalloc.start()
+    try:
+        message = refusal(site, tmp_path, known=sources(site, unpack_to="toy"))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert "has a header of 40,000,000 bytes" in message
+
+
+def test_a_name_with_a_nul_in_an_archive_is_refused_in_one_line(site: Site, tmp_path: Path) -> None:
+    member, file = tarfile.TarInfo("toy/a"), io.BytesIO()
+    member.pax_headers = {"path": "toy/a\0b"}
+    with tarfile.open(fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(member)
+    site.body = file.getvalue()
+    assert "cannot be unpacked" in refusal(site, tmp_path, known=sources(site, unpack_to="toy"))
     assert everything_under(tmp_path) == set()
 
 

@@ -5,6 +5,7 @@ all. A finding is written to ``build/fuzz/TARGET``; copy it to ``tests/fuzz/repr
 repeats it.
 """
 
+import logging
 import subprocess
 import sys
 import warnings
@@ -19,13 +20,23 @@ from ddsh.errors import DdshError
 
 OUT = Path("build/fuzz")
 LIMITS = ("-timeout=5", "-rss_limit_mb=1024", "-max_len=4096", "-print_final_stats=1")
-SLOW = {"archive": 0.02, "http": 0.05, "npz": 0.1, "image": 0.3, "table": 0.3, "index_files": 0.3, "experiment": 0.3}
+SLOW = {
+    "archive": 0.02,
+    "http": 0.05,
+    "connection": 0.1,
+    "npz": 0.1,
+    "image": 0.3,
+    "table": 0.3,
+    "index_files": 0.3,
+    "experiment": 0.3,
+}
 """Targets that take longer, and the share of the executions of the others that they get."""
 
 
 def fuzz(name: str, *options: str) -> None:
     """Fuzz one target; this process ends with it."""
     warnings.simplefilter("ignore")
+    logging.disable()
     corpus = OUT / name / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(seeds()[name]):

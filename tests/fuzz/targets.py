@@ -8,15 +8,20 @@ import asyncio
 import gzip
 import io
 import json
+import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import uvicorn
 from fastapi import FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from PIL import Image
+from starlette.types import Receive, Send
+from uvicorn.server import ServerState
 
 from ddsh.datasets import download
 from ddsh.datasets.lists import load as load_list
@@ -33,8 +38,10 @@ from ddsh.model import ModelManifest
 from ddsh.search import QueryCode
 from ddsh.search.local import LocalStagedCodes
 from ddsh.search.store import SearchManifest, check_metadata
+from ddsh.service.connections import LimitedProtocol, limited_protocol
 from ddsh.service.middleware import host_name
 from ddsh.service.schemas import ImageIds, LabelsRequest
+from ddsh.service.settings import Settings
 from ddsh.service.uploads import file_from_form
 from ddsh.storage import read_npz, read_pickled_arrays
 
@@ -175,7 +182,7 @@ class _Service:
     def __init__(self) -> None:
         from ddsh import ImageSearch, Model
         from ddsh.methods.lsh import LSH
-        from ddsh.service import Settings, create_app
+        from ddsh.service import create_app
 
         pixels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
         search = ImageSearch.create(_FOLDER / "service", Model(LSH(8)).fit(pixels))
@@ -211,6 +218,8 @@ def http(data: bytes) -> None:
         _services.append(_Service())
     head, _, body = data.partition(b"\n\n")
     method, target, *lines = [*head.split(b"\n"), b"", b""]
+    if re.search(rb"[^!-~]", method + target):  # refused before, by h11; see the target connection
+        return
     path, _, query = target.partition(b"?")
     headers = [tuple(line.lower().split(b":", 1)) for line in lines if b":" in line]
     headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode()), *headers]
@@ -226,11 +235,82 @@ def http(data: bytes) -> None:
         assert list(json.loads(answer)) == ["error"], answer[:200]
 
 
+class _Transport(asyncio.Transport):
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 80)})
+        self.sent, self.closed = bytearray(), False
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]
+        """Keep what is sent."""
+        assert not self.closed, "sent after closing"
+        self.sent += data
+
+    def close(self) -> None:
+        """Keep that it is closed."""
+        self.closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        """Return whether it is closed."""
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        """Return 0: everything was sent."""
+        return 0
+
+    def pause_reading(self) -> None:
+        """Ignore it."""
+
+    resume_reading = pause_reading
+
+
+async def _echo(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    """Answer with the length of the body, after reading it."""
+    n_bytes, more = 0, scope["type"] == "http"
+    while more:
+        message = await receive()
+        n_bytes, more = n_bytes + len(message.get("body", b"")), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
+    await send({"type": "http.response.body", "body": f"{n_bytes:8}".encode()})
+
+
+_connections: list[Callable[[], LimitedProtocol]] = []
+
+
+def connection(data: bytes) -> None:
+    """Read what comes over a connection, in pieces of up to 255 bytes; the first byte is their length.
+
+    Whatever it is, each answer is 200 or a refusal as JSON, and nothing is sent after the connection was closed.
+    """
+    if not _connections:
+        config = uvicorn.Config(_echo, http=limited_protocol(Settings()), ws="none", log_config=None)
+        config.load()
+        loop, state = asyncio.new_event_loop(), ServerState()
+        _connections.append(lambda: config.http_protocol_class(config, state, {}, loop))  # type: ignore[union-attr, operator]
+    protocol, transport = _connections[0](), _Transport()
+    protocol.connection_made(transport)
+    step = max(1, data[0] if data else 1)
+    for start in range(1, len(data), step):
+        if not transport.closed:
+            protocol.data_received(data[start : start + step])
+            protocol.loop.run_until_complete(asyncio.sleep(0))
+    for _ in range(10):
+        protocol.loop.run_until_complete(asyncio.sleep(0))
+    protocol.connection_lost(None)
+    protocol.loop.run_until_complete(asyncio.sleep(0))
+    for answer in re.split(rb"HTTP/1\.1 (?=\d)", transport.sent)[1:]:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith((b"200 ", b"100 ")) or list(json.loads(body)) == ["error"], answer[:200]
+
+
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        archive, experiment, form, host, http, idx, image, index_files, lists, manifests, metadata, npz, pickle,
-        query_code, request_body, staged_codes, table,
+        archive, connection, experiment, form, host, http, idx, image, index_files, lists, manifests, metadata, npz,
+        pickle, query_code, request_body, staged_codes, table,
     )
 }  # fmt: skip
 
@@ -266,6 +346,13 @@ def seeds() -> dict[str, list[bytes]]:
     manifest = (index / "index.json").read_bytes()
     return {
         "archive": [packed("a/b.txt", b"text"), packed("../b.txt", b"text")],
+        "connection": [
+            b"\xffGET / HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x07POST /?a=b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcHEAD / HTTP/1.0\r\n\r\n",
+            b"\xffPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+            b"3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n",
+            b"\xffGET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        ],
         "experiment": [b'dataset = "sample"\nprotocol = "sample"\nbits = [8]\nseeds = [0]\n\n[methods.lsh]\n'],
         "form": [b"multipart/form-data; boundary=x\n" + start + b"data\r\n--x--\r\n"],
         "host": [b"localhost:8000", b"[::1]:80"],

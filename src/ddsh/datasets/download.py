@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 from urllib.parse import quote
 
 from ddsh.datasets._transfer import (
@@ -29,6 +30,14 @@ from ddsh.errors import DataError, DownloadError, UnknownName
 _MIN_UNPACKED_BYTES = 1 << 28
 _MAX_RATIO = 10
 _BLOCK = 512  # bytes that a member without content takes
+_MAX_HEADER_BYTES = 1 << 20
+_EXTENDED = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 
 __all__ = ["NOT_FETCHABLE", "SOURCES", "DownloadProgress", "Downloader", "RemoteFile", "RetryPolicy", "Source", "fetch"]
 
@@ -268,6 +277,18 @@ class Downloader:
         return target
 
 
+class _Member(tarfile.TarInfo):
+    """Member of an archive; long names and other extended headers, which are read into memory, are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a header; raise if the one that follows is too long."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENDED and member.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"it has a header of {member.size:,} bytes")
+        return member
+
+
 def _limited(tar: tarfile.TarFile, limit: int) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an archive, and raise when they get larger than a limit in all."""
     n_bytes = 0
@@ -286,10 +307,10 @@ def _unpack(archive: Path, folder: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
             try:
-                with tarfile.open(archive) as tar:
+                with tarfile.open(archive, tarinfo=_Member) as tar:
                     limit = max(_MIN_UNPACKED_BYTES, _MAX_RATIO * archive.stat().st_size)
                     tar.extractall(scratch, _limited(tar, limit), filter="data")
-            except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+            except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:  # NUL in a name
                 raise DownloadError(f"{archive.name} cannot be unpacked ({cause_of(error)}). {TRY_MIRROR}") from error
             content = Path(scratch, folder.name)
             if content.is_symlink() or not content.is_dir():
