@@ -8,8 +8,11 @@ import time
 import fsspec
 import pytest
 
+from ddsh.distributed.encoder import ShardEncoder, read_model
+from ddsh.distributed.parts import EncodingManifest, Parts, from_parquet
 from ddsh.distributed.shards import Shard, find_shards, is_remote, read_shard
-from ddsh.errors import DataError, InvalidInput
+from ddsh.errors import ArtefactError, DataError, InvalidInput
+from ddsh.model import Model
 
 
 def read(shards):
@@ -49,8 +52,7 @@ def test_a_folder_in_another_file_system_gives_the_same_images(photos, memory):
 
 def test_a_server_is_read_through_its_address(photos):
     pytest.importorskip("pyftpdlib", reason="pyftpdlib is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "pyftpdlib", "-i", "127.0.0.1", "-p", str(port), "-d", str(photos.parent)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     address, deadline = f"ftp://127.0.0.1:{port}", time.monotonic() + 60
@@ -68,6 +70,75 @@ def test_a_server_is_read_through_its_address(photos):
         server.wait()
     assert found[0].address == f"{address}/photos/a/0.png"
     assert [image.data for image in found] == [image.data for image in read(find_shards(str(photos)))]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def s3(monkeypatch):
+    """A server that speaks S3, with the settings of fsspec that lead to it."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    pytest.importorskip("moto", reason="moto[server] is not installed")
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    deadline = time.monotonic() + 60
+    try:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": f"http://127.0.0.1:{port}"})
+        yield fsspec.filesystem("s3")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_images_are_read_from_s3_and_parts_written_to_it(photos, archive, model, s3):
+    s3.mkdir("bucket")
+    s3.put(str(photos), "bucket/photos", recursive=True)
+    s3.put_file(str(archive), "bucket/train-000.tar")
+    shards = find_shards("s3://bucket/photos")
+    assert shards[0].addresses[0] == "s3://bucket/photos/a/0.png"
+    assert [image.data for image in read(shards)] == [image.data for image in read(find_shards(str(photos)))]
+    (packed,) = find_shards("s3://bucket/train-*.tar")
+    assert [image.address for image in read_shard(packed)][:1] == ["s3://bucket/train-000.tar/0000.png"]
+
+    parts, manifest = Parts("s3://bucket/codes"), EncodingManifest.of(Model.load(model), shards)
+    assert parts.begin(manifest) == set()
+    table = ShardEncoder(read_model(model)).encode(shards[0])
+    parts.write(0, table)
+    assert Parts("s3://bucket/codes").begin(manifest) == {0}
+    assert from_parquet(s3.cat_file("bucket/codes/part-000000.parquet")) == table
+
+
+def test_errors_of_a_client_library_are_one_line(memory, monkeypatch):
+    """Like botocore's, they are no OSError."""
+
+    class EndpointConnectionError(Exception):
+        pass
+
+    def fail(*_, **__):
+        raise EndpointConnectionError("Could not connect\nto the endpoint.")
+
+    memory.pipe_file("/bucket/photo.png", b"any")
+    shards, parts = find_shards("memory://bucket"), Parts("memory://bucket/codes")
+    for name in ("find", "info", "exists"):
+        monkeypatch.setattr(type(memory), name, fail)
+    for attempt in (lambda: find_shards("memory://bucket"), lambda: read(shards)):
+        with pytest.raises(DataError, match=r"cannot be read \(Could not connect to the endpoint\); run the same"):
+            attempt()
+    with pytest.raises(ArtefactError, match=r"memory://bucket/codes cannot be used \(Could not connect to the"):
+        parts.begin(None)
 
 
 def test_a_table_elsewhere_lists_images_and_labels(photos, memory):

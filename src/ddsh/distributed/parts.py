@@ -2,14 +2,15 @@
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
-from ddsh.distributed.shards import Shard, open_file_system
-from ddsh.errors import ArtefactError
+from ddsh.distributed.shards import Shard, error_text, open_file_system
+from ddsh.errors import ArtefactError, DdshError
 from ddsh.model import Model
 from ddsh.storage import Manifest, atomic_write
 
@@ -77,15 +78,16 @@ class Parts:
             If the folder has the codes of another model or of other images.
         """
         path = f"{self._folder}/{MANIFEST}"
-        if not self._files.exists(path):
-            self._write(MANIFEST, manifest.to_json().encode())
-            return set()
-        found = EncodingManifest.from_json(self._files.cat_file(path), f"{self.address}/{MANIFEST}")
-        if found != manifest:
-            what = "other images" if found.fingerprint == manifest.fingerprint else "another model"
-            raise ArtefactError(f"{self.address} was begun with {what}; choose another folder for --out.")
-        names = (str(path).rpartition("/")[2] for path in self._files.ls(self._folder, detail=False))
-        return {int(name[5:-8]) for name in names if name.startswith("part-") and name.endswith(".parquet")}
+        with self._named_errors():
+            if not self._files.exists(path):
+                self._write(MANIFEST, manifest.to_json().encode())
+                return set()
+            found = EncodingManifest.from_json(self._files.cat_file(path), f"{self.address}/{MANIFEST}")
+            if found != manifest:
+                what = "other images" if found.fingerprint == manifest.fingerprint else "another model"
+                raise ArtefactError(f"{self.address} was begun with {what}; choose another folder for --out.")
+            names = (str(path).rpartition("/")[2] for path in self._files.ls(self._folder, detail=False))
+            return {int(name[5:-8]) for name in names if name.startswith("part-") and name.endswith(".parquet")}
 
     def write(self, number: int, table: pa.Table) -> None:
         """Write the part of a shard; a part is there whole or not at all."""
@@ -97,12 +99,22 @@ class Parts:
             with atomic_write(f"{self._folder}/{name}") as file:
                 file.write(data)
             return
-        try:
+        with self._named_errors():
             self._files.makedirs(self._folder, exist_ok=True)
             self._files.pipe_file(f"{self._folder}/{name}", data)
-        except OSError as error:
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Name the address in errors of its file system."""
+        try:
+            yield
+        except DdshError:
+            raise
+        except Exception as error:
+            if "://" not in self.address and not isinstance(error, OSError):
+                raise
             raise ArtefactError(
-                f"{self.address}/{name} cannot be written ({error}); run the same command to continue."
+                f"{self.address} cannot be used ({error_text(error)}); run the same command to continue."
             ) from error
 
 

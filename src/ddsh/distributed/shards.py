@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 import fsspec
 
 from ddsh.datasets.table import TABLES, read_rows
-from ddsh.errors import BrokenImage, DataError, InvalidInput
+from ddsh.errors import BrokenImage, DataError, DdshError, InvalidInput
 from ddsh.images import MAX_BYTES, is_image_name
 
 __all__ = [
     "SHARD_SIZE",
     "Shard",
     "ShardImage",
+    "error_text",
     "find_shards",
     "is_remote",
     "open_file_system",
@@ -239,8 +240,8 @@ def open_file_system(address: str) -> tuple[Any, str]:
         raise DataError(f"{address} cannot be read; fsspec says: {error}.") from error
     except ValueError as error:
         raise DataError(f"{address} is no address ({error}).") from error
-    except OSError as error:
-        raise DataError(f"{address} cannot be reached ({error}); check the address.") from error
+    except Exception as error:  # a client library raises what it likes
+        raise DataError(f"{address} cannot be reached ({error_text(error)}); check the address.") from error
     return files, str(path)
 
 
@@ -254,7 +255,17 @@ def _reading(address: str) -> Iterator[None]:
     """Name the address in errors of a file system; a file that is missing or closed to us is a broken image."""
     try:
         yield
+    except DdshError:
+        raise
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise BrokenImage(f"{address}: cannot be read ({error.strerror or 'missing'}).") from error
-    except OSError as error:
-        raise DataError(f"{address} cannot be read ({error}); run the same command to continue.") from error
+    except Exception as error:
+        if "://" not in address and not isinstance(error, OSError):
+            raise
+        # Client libraries of object storage have errors of their own, such as botocore's for missing credentials.
+        raise DataError(f"{address} cannot be read ({error_text(error)}); run the same command to continue.") from error
+
+
+def error_text(error: Exception) -> str:
+    """Return the message of an error in one line, or its name if it has none."""
+    return " ".join(str(error).split()).removesuffix(".") or type(error).__name__
