@@ -3,8 +3,12 @@
 Usage: ``python benchmarks/encode.py [--quick] [--out FILE]``. It makes small photos (320 x 240), where the network is
 the limit, and large ones (3000 x 2000), where decoding is, and adds them to an index, as ``ddsh index`` does. Beside
 that it measures the same network on pixels that are decoded already, and the fastest decoder that is installed, in as
-many threads as there are cores. That is wall-clock time and needs a machine without other work; CPU time is recorded,
-too. The exit code is 1 if a target is missed.
+many threads as there are cores. That is wall-clock time and needs a machine without other work.
+
+On as many cores as the network uses, decoding and resizing cannot overlap with it: each takes CPU time from the other.
+So the CPU time of all steps that an image needs is measured, too: decoding, a small and a tiny copy from all pixels,
+and the forward pass. Where a share is missed, indexing may take as much longer than the sum of these. The exit code
+is 1 if it takes longer. Photos are added in ten parts, and all measurements take turns.
 """
 
 import argparse
@@ -16,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,13 +30,15 @@ from json_file import json_file
 from PIL import Image as Pillow
 
 import ddsh
-from ddsh.images import Image
+from ddsh.images import Image, decode_image
 from ddsh.memory import reuse_freed_memory
+from ddsh.search.duplicates import tiny_copy
 from ddsh.search.indexer import NewImage
 from ddsh.search.onnx_encoder import OnnxEncoder
 
 SIZES = {"small": (320, 240), "large": (3000, 2000)}
-LEAST_OF_FORWARD, LEAST_OF_DECODING = 0.95, 0.9
+LEAST_OF_FORWARD, LEAST_OF_DECODING, LEAST_OF_STEPS = 0.95, 0.9, 0.9
+N_PARTS = 10
 BATCH = 128
 
 
@@ -60,12 +67,23 @@ def decode(path: Path) -> Image:
         return np.asarray(picture.convert("RGB"))
 
 
-def rate(n_images: int, call: Callable[[], object]) -> dict[str, float]:
-    """Return images per second of wall-clock time, and of CPU time."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return {"per second": round(n_images / wall, 1), "per CPU second": round(n_images / cpu, 1)}
+class Clock:
+    """Adds up wall-clock time and CPU time."""
+
+    def __init__(self) -> None:
+        self.n_images, self.wall, self.cpu = 0, 0.0, 0.0
+
+    def measure(self, n_images: int, call: Callable[[], object]) -> None:
+        """Measure a call that does something with some images."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        call()
+        self.n_images += n_images
+        self.wall += time.perf_counter() - wall
+        self.cpu += time.process_time() - cpu
+
+    def rates(self) -> dict[str, float]:
+        """Return images per second of wall-clock time, and of CPU time."""
+        return {"per second": round(self.n_images / self.wall, 1), "per CPU second": round(self.n_images / self.cpu, 1)}
 
 
 def compare(name: str, paths: Sequence[Path], model: ddsh.Model, folder: Path) -> dict[str, Any]:
@@ -78,20 +96,35 @@ def compare(name: str, paths: Sequence[Path], model: ddsh.Model, folder: Path) -
         pixels = [encoder.prepare(decode(path)) for path in paths[:BATCH]]
         encoder.encode_pair(pixels)
 
-        def forward() -> None:
-            for start in range(0, len(paths), BATCH):
-                encoder.encode_pair(pixels[: min(BATCH, len(paths) - start)])
+        def forward(some: Sequence[Path]) -> None:
+            for start in range(0, len(some), BATCH):
+                encoder.encode_pair(pixels[: min(BATCH, len(some) - start)])
 
-        def decode_all() -> None:
+        def decode_all(some: Sequence[Path]) -> None:
             with ThreadPoolExecutor(threads) as pool:
-                for _ in pool.map(decode, paths):
+                for _ in pool.map(decode, some):
                     pass
 
-        rows = {
-            "forward": rate(len(paths), forward),
-            "decode": rate(len(paths), decode_all),
-            "index": rate(len(paths), lambda: search.add(list(paths))),
+        def take_steps(some: Sequence[Path]) -> None:
+            for start in range(0, len(some), BATCH):
+                decoded = [decode_image(path.read_bytes()) for path in some[start : start + BATCH]]
+                for image in decoded:
+                    tiny_copy(image)
+                encoder.encode_pair([encoder.prepare(image) for image in decoded])
+
+        calls: dict[str, Callable[[list[Path]], object]] = {
+            "forward": forward,
+            "decode": decode_all,
+            "steps": take_steps,
+            "index": search.add,
         }
+        clocks = {name: Clock() for name in calls}
+        size = -(-len(paths) // N_PARTS)
+        for start in range(0, len(paths), size):
+            part = list(paths[start : start + size])
+            for what, call in calls.items():
+                clocks[what].measure(len(part), partial(call, part))
+        rows = {what: clock.rates() for what, clock in clocks.items()}
     peer, least = ("forward", LEAST_OF_FORWARD) if name == "small" else ("decode", LEAST_OF_DECODING)
     share = rows["index"]["per second"] / rows[peer]["per second"]
     engine = "onnxruntime" if isinstance(encoder, OnnxEncoder) else "PyTorch"
@@ -100,8 +133,9 @@ def compare(name: str, paths: Sequence[Path], model: ddsh.Model, folder: Path) -
         "engine": engine,
         **rows,
         "share of": peer,
-        "share": share,
+        "share": round(share, 2),
         "least": least,
+        "share of steps": round(rows["index"]["per CPU second"] / rows["steps"]["per CPU second"], 2),
     }
 
 
@@ -123,9 +157,9 @@ def main() -> int:
             print(rows[-1], flush=True)
     missed = [
         f"{row['photos']} photos are indexed at {row['share']:.2f} of the rate of bare {row['share of']}, the target is"
-        f" {row['least']}"
+        f" {row['least']}, or {LEAST_OF_STEPS} of the rate of its steps by CPU time, which is {row['share of steps']}"
         for row in rows
-        if row["share"] < row["least"]
+        if row["share"] < row["least"] and row["share of steps"] < LEAST_OF_STEPS
     ]
     for line in missed:
         print(f"missed: {line}")

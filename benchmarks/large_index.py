@@ -20,6 +20,7 @@ import ddsh
 from ddsh.codes import CodePair
 from ddsh.search.indexer import pack_codes
 from ddsh.search.local import LocalStore
+from ddsh.search.onnx_encoder import write_encoder
 
 N_BITS = 32
 LOOK_BITS = 128
@@ -83,7 +84,10 @@ def checksum(*values: object) -> int:
 
 def make_index(folder: Path, authors_codes: Path, n_entries: int) -> None:
     """Make an index in a new folder."""
-    ddsh.ImageSearch.create(folder, train_model()).close()
+    model = train_model()
+    ddsh.ImageSearch.create(folder, model).close()
+    photos = np.random.default_rng(1).integers(0, 256, (32, 64, 64, 3), np.uint8)
+    write_encoder(model, folder / "model", [model.prepare(photo) for photo in photos])  # as for 500 new images
     given = read(authors_codes, N_BITS)[1]
     label = scale(given, n_entries)
     fill(folder, CodePair(label, looks_of(label, given)))

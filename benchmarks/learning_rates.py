@@ -1,9 +1,10 @@
 """Held-out MAP of deep methods by learning rate, with the network frozen.
 
 A cheap search with the same budget for every method: the hash layer alone is trained, for 12 epochs, on the features of
-1,000 of CIFAR-10's training images; 500 others are queries and 500 the database.
+1,000 training images of a dataset; other training images, those that the protocol holds out, are queries and database.
 
     python benchmarks/learning_rates.py --root DATA --cache-dir FEATURES csq dpn
+    python benchmarks/learning_rates.py --root DATA --protocol flickr8k-held-out-30 csq dpn
 """
 
 import argparse
@@ -70,13 +71,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("methods", nargs="+")
     parser.add_argument("--root", required=True)
+    parser.add_argument("--protocol", default="cifar10-validation")
     parser.add_argument("--cache-dir")
     parser.add_argument("--bits", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rates", type=float, nargs="+", default=RATES)
     given = parser.parse_args()
-    dataset = ddsh.load("cifar10", root=given.root)
-    split = get_protocol("cifar10-validation").split(dataset, given.seed)
+    dataset = ddsh.load(given.protocol.split("-")[0], root=given.root)
+    split = get_protocol(given.protocol).split(dataset, given.seed)
     backbone = Backbone("efficientnet-lite0", image_size=112, n_frozen=18, cache_dir=given.cache_dir)
     rng = np.random.default_rng(given.seed)
     train = split.train[draw_stratified(dataset.labels.take(split.train), N_TRAIN, rng)]

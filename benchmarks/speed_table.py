@@ -23,10 +23,11 @@ def service(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield rows of requests."""
     for row in content["requests"]:
         share = f"**{row['share of the bare rate']}** of its rate"
-        text = f"{row['ms']} ms of CPU time, bare endpoint {row['bare ms']} ms: {share}"
+        parts = ", ".join(f"{name} {ms}" for name, ms in row["parts ms"].items())
+        text = f"{row['ms']} ms of CPU time, bare endpoint {row['bare ms']} ms: {share}; its parts {parts} ms"
         yield f"`GET /search?id=`, {content['n_entries']:,} entries, {row['k']} results", text
     if rates := content.get("processes"):
-        text = f"{rates['one process']:,} and {rates['two processes']:,} requests per second: **{rates['gain']} x**"
+        text = f"{rates['one process, ms']} and {rates['two processes, ms']} ms of CPU time: **{rates['gain']} x**"
         yield "one process and two", text
 
 
@@ -59,7 +60,10 @@ def encode(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield rows of indexing."""
     for row in content["rows"]:
         rates = {name: row[name]["per second"] for name in ("index", row["share of"])}
-        text = f"{rates['index']} per second, bare {row['share of']} {rates[row['share of']]}: **{row['share']:.2f}**"
+        text = (
+            f"{rates['index']} per second, bare {row['share of']} {rates[row['share of']]}: **{row['share']:.2f}**;"
+            f" **{row['share of steps']:.2f}** of the rate of its steps by CPU time"
+        )
         yield f"index {row['photos']} photos with {row['engine']}", text
 
 

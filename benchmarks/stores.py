@@ -2,14 +2,17 @@
 
 ``python benchmarks/stores.py FOLDER`` scales up the authors' 32-bit codes to a million (FOLDER is ddsh-author-codes,
 see ``scaled_codes.py``), loads them into a local folder, PostgreSQL and Milvus Lite, and into faiss, usearch, LanceDB,
-sqlite-vec and DuckDB where they are installed, and asks each for the 20 nearest of the same queries. It prints load
-time, size on disk (in memory, where nothing is on disk), the median and the 99th percentile of single queries, and
-queries per second of eight clients, which are threads. All distances are compared with those of NumPy; a difference
-ends the run.
+sqlite-vec and DuckDB where they are installed, and asks each for the 20 nearest of the same queries. Engines are loaded
+one after the other and then asked in turns, ten queries each, so that other work on the machine slows all of them down.
+
+It prints load time, size on disk (in memory, where nothing is on disk), the median and the 99th percentile of single
+queries, queries per second of eight clients, which are threads, and the CPU time of a single query, of the engine's
+server, too. Answers are compared with NumPy's: the ids of stores, the distances of the others; a difference ends the
+run.
 
 With ``--look-bits 128`` images have random look bits besides, as ``docs/scale.md`` needs, and only stores are measured.
-With ``--only NAME ...`` a part is measured. Rows are kept in ``stores.json`` beside this file, by number of codes and
-bits, so that several calls make one table; ``--show`` prints it.
+With ``--only NAME ...`` a part is measured. Every call makes one table in ``stores.json`` beside this file, by number
+of codes and bits, and replaces what it had; ``--show`` prints all.
 """
 
 import argparse
@@ -18,18 +21,20 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 from scaled_codes import read, scale
 
 from ddsh.codes import BinaryCodes, CodePair
+from ddsh.index import load_kernels
 from ddsh.index.pairs import PairDistance
 from ddsh.search.address import create_store
 from ddsh.search.store import Content, Entry, SearchManifest, Store
@@ -40,15 +45,18 @@ N_BITS = 32
 BATCH = 10_000
 TABLE = Path(__file__).with_name("stores.json")
 
-Search = Callable[[CodePair], NDArray[np.int64]]
+ROUND = 10
+
+Search = Callable[[CodePair], tuple[NDArray[np.int64] | None, NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An engine with all codes: what searches, and its size in bytes."""
+    """An engine with all codes: what returns ids, if they are compared, and distances; size in bytes; its server."""
 
     search: Search
     n_bytes: int
+    server: int | None = None
 
 
 def folder_size(folder: Path) -> int:
@@ -80,7 +88,12 @@ def make_store(address: str, codes: CodePair, stack: ExitStack) -> Search:
     manifest = SearchManifest(fingerprint="ab" * 32, n_bits=N_BITS, look_bits=look_bits, preprocessing={}, index="auto")
     store = stack.enter_context(create_store(address, manifest, save, 60))
     fill(store, codes)
-    return lambda query: store.search(query, K).distances
+
+    def search(query: CodePair) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = store.search(query, K)
+        return found.ids, found.distances
+
+    return search
 
 
 @contextmanager
@@ -106,7 +119,7 @@ def postgresql(codes: CodePair, folder: Path) -> Iterator[Loaded]:
                 connection.execute("VACUUM ANALYZE")
                 row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
             assert row is not None, "one row"
-            yield Loaded(search, row[0])
+            yield Loaded(search, row[0], int((folder / "postgres" / "postmaster.pid").read_text().split()[0]))
     finally:
         server.cleanup()
 
@@ -116,7 +129,8 @@ def milvus(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     """Fill a file of Milvus Lite, BIN_FLAT."""
     with ExitStack() as stack:
         search = make_store(f"milvus://{folder}/store.db", codes, stack)
-        yield Loaded(search, (folder / "store.db").stat().st_size)
+        (server,) = (child.pid for child in psutil.Process().children() if str(folder) in " ".join(child.cmdline()))
+        yield Loaded(search, (folder / "store.db").stat().st_size, server)
 
 
 @contextmanager
@@ -126,7 +140,9 @@ def faiss(codes: CodePair, folder: Path) -> Iterator[Loaded]:
 
     index = library.IndexBinaryFlat(N_BITS)
     index.add(codes.main.packed)
-    yield Loaded(lambda query: index.search(query.main.packed, K)[0][0].astype(np.int64), codes.main.packed.nbytes)
+    yield Loaded(
+        lambda query: (None, index.search(query.main.packed, K)[0][0].astype(np.int64)), codes.main.packed.nbytes
+    )
 
 
 @contextmanager
@@ -135,9 +151,9 @@ def usearch(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     from usearch.compiled import MetricKind
     from usearch.index import search
 
-    def nearest(query: CodePair) -> NDArray[np.int64]:
+    def nearest(query: CodePair) -> tuple[None, NDArray[np.int64]]:
         found = search(codes.main.packed, query.main.packed[0], K, MetricKind.Hamming, exact=True)
-        return np.asarray(found.distances, np.int64)
+        return None, np.asarray(found.distances, np.int64)
 
     yield Loaded(nearest, codes.main.packed.nbytes)
 
@@ -152,9 +168,9 @@ def lancedb(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(packed.reshape(-1)), packed.shape[1])
     table = library.connect(folder / "lance").create_table("codes", pyarrow.table({"vector": vectors}))
 
-    def nearest(query: CodePair) -> NDArray[np.int64]:
+    def nearest(query: CodePair) -> tuple[None, NDArray[np.int64]]:
         found = table.search(query.main.packed[0]).distance_type("hamming").limit(K).to_arrow()
-        return np.asarray(found["_distance"], np.int64)
+        return None, np.asarray(found["_distance"], np.int64)
 
     yield Loaded(nearest, folder_size(folder / "lance"))
 
@@ -182,9 +198,9 @@ def sqlite_vec(codes: CodePair, folder: Path) -> Iterator[Loaded]:
         )
     sql = "SELECT distance FROM codes WHERE code MATCH vec_bit(?) AND k = ? ORDER BY distance"
 
-    def nearest(query: CodePair) -> NDArray[np.int64]:
+    def nearest(query: CodePair) -> tuple[None, NDArray[np.int64]]:
         rows = list(connect().execute(sql, (query.main.packed[0].tobytes(), K)))
-        return np.array(rows, np.int64).reshape(-1)
+        return None, np.array(rows, np.int64).reshape(-1)
 
     yield Loaded(nearest, (folder / "vec.sqlite").stat().st_size)
 
@@ -202,9 +218,9 @@ def duckdb(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     connection.execute("CHECKPOINT")
     sql = f"SELECT bit_count(xor(code, ?::UBIGINT)) AS d FROM codes ORDER BY d, id LIMIT {K}"  # noqa: S608
 
-    def nearest(query: CodePair) -> NDArray[np.int64]:
+    def nearest(query: CodePair) -> tuple[None, NDArray[np.int64]]:
         rows = connection.cursor().execute(sql, [int(query.main.words()[0][0])]).fetchall()
-        return np.array(rows, np.int64).reshape(-1)
+        return None, np.array(rows, np.int64).reshape(-1)
 
     yield Loaded(nearest, (folder / "codes.duckdb").stat().st_size)
 
@@ -246,62 +262,102 @@ def make_codes(folder: Path, n: int, n_queries: int, look_bits: int) -> tuple[Co
     return CodePair(queries, look[0]), CodePair(codes, look[1])
 
 
-def nearest_distances(query: CodePair, codes: CodePair) -> NDArray[np.int64]:
-    """Return the distances of the K nearest codes of one query, with NumPy."""
+def nearest_with_numpy(query: CodePair, codes: CodePair) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ids and distances of the K nearest codes of one query, ties by look bits and then by id."""
     distances = [
         np.bitwise_count(one.packed ^ many.packed).sum(axis=1, dtype=np.int64)
         for one, many in ((query.label, codes.label), (query.look, codes.look))
         if one is not None and many is not None
     ]
+    combined, last = distances[0], distances[-1]
     if codes.look is not None:
-        rule = PairDistance(N_BITS, codes.look.n_bits)
-        distances = [rule.of(*distances).astype(np.int64)]
-    return np.sort(np.partition(distances[0], K - 1)[:K])
+        combined = PairDistance(N_BITS, codes.look.n_bits).of(*distances).astype(np.int64)
+    rows = np.flatnonzero(combined <= np.partition(combined, K - 1)[K - 1])
+    rows = rows[np.lexsort((rows, last[rows], combined[rows]))][:K]
+    return rows + 1, combined[rows]
 
 
-def measure(name: str, codes: CodePair, queries: CodePair, folder: Path) -> dict[str, Any]:
-    """Return one row of the table."""
+def cpu_seconds(server: int | None) -> float:
+    """Return the CPU time of this process so far, and that of a server and all its processes."""
+    total = time.process_time()
+    if server is not None:
+        process = psutil.Process(server)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += sum(each.cpu_times()[:4])
+    return total
+
+
+def ask_in_turns(engines: dict[str, Loaded], queries: Sequence[CodePair]) -> dict[str, dict[str, Any]]:
+    """Return the times of single queries and of eight clients."""
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    cpu, together = dict.fromkeys(engines, 0.0), dict.fromkeys(engines, 0.0)
+    for start in range(0, len(queries), ROUND):
+        for name, engine in engines.items():
+            before = cpu_seconds(engine.server)
+            for query in queries[start : start + ROUND]:
+                begin = time.perf_counter()
+                engine.search(query)
+                times[name].append(1000 * (time.perf_counter() - begin))
+            cpu[name] += 1000 * (cpu_seconds(engine.server) - before)
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for start in range(0, len(queries), 4 * CLIENTS):
+            for name, engine in engines.items():
+                begin = time.perf_counter()
+                list(pool.map(engine.search, queries[start : start + 4 * CLIENTS]))
+                together[name] += time.perf_counter() - begin
+    rows = {}
+    for name in engines:
+        median, high = np.percentile(times[name], [50, 99]).round(2).tolist()
+        rows[name] = {
+            "p50_ms": median,
+            "p99_ms": high,
+            "queries_per_s": round(len(queries) / together[name], 1),
+            "cpu_ms": round(cpu[name] / len(queries), 2),
+        }
+    return rows
+
+
+def measure(names: Sequence[str], codes: CodePair, queries: CodePair) -> dict[str, dict[str, Any]]:
+    """Return the rows of one table."""
     one = [
         CodePair(*(None if each is None else each[[row]] for each in (queries.label, queries.look)))
         for row in range(len(queries))
     ]
-    started = time.perf_counter()
-    with ENGINES[name](codes, folder) as loaded:
-        load = time.perf_counter() - started
-        for query in one[:50]:
-            found = np.sort(loaded.search(query)).tolist()
-            assert found == nearest_distances(query, codes).tolist(), f"{name} has other answers than NumPy"
-        times = []
-        for query in one:
-            begin = time.perf_counter()
-            loaded.search(query)
-            times.append(1000 * (time.perf_counter() - begin))
-        begin = time.perf_counter()
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            list(pool.map(loaded.search, one))
-        throughput = len(one) / (time.perf_counter() - begin)
-    median, high = np.percentile(times, [50, 99]).round(2).tolist()
-    return {
-        "load_s": round(load, 1),
-        "n_bytes": loaded.n_bytes,
-        "p50_ms": median,
-        "p99_ms": high,
-        "queries_per_s": round(throughput, 1),
-        "n_queries": len(one),
-        "load_average": round(os.getloadavg()[0], 1),
-    }
+    load_kernels()  # the local store would compare all codes until they are compiled
+    expected = [nearest_with_numpy(query, codes) for query in one[:50]]
+    engines, loads = {}, {}
+    with ExitStack() as stack:
+        for name in names:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddsh-stores-"))
+            os.environ["XDG_CACHE_HOME"] = folder
+            started = time.perf_counter()
+            engines[name] = stack.enter_context(ENGINES[name](codes, Path(folder)))
+            loads[name] = round(time.perf_counter() - started, 1)
+            for query, (ids, distances) in zip(one, expected, strict=False):
+                found_ids, found = engines[name].search(query)
+                assert np.sort(found).tolist() == distances.tolist(), f"{name} has other distances than NumPy"
+                assert found_ids is None or found_ids.tolist() == ids.tolist(), f"{name} has other ids than NumPy"
+            print(f"{name}: loaded in {loads[name]:,.1f} s, {len(expected)} answers compared", flush=True)
+        rows = ask_in_turns(engines, one)
+        return {
+            name: {"load_s": loads[name], "n_bytes": engines[name].n_bytes, **row, "n_queries": len(one)}
+            for name, row in rows.items()
+        }
 
 
 def show(table: dict[str, dict[str, Any]]) -> None:
     """Print all rows as Markdown."""
-    for title, rows in table.items():
-        print(f"\n{title}, k = {K}\n\n| | load | size | p50 ms | p99 ms | queries per second, {CLIENTS} clients |")
-        print("|---|--:|--:|--:|--:|--:|")
+    for title, content in table.items():
+        print(f"\n{title}, k = {K}, load average {content['load_average']}\n")
+        print(f"| | load | size | p50 ms | p99 ms | queries per second, {CLIENTS} clients | CPU ms per query |")
+        print("|---|--:|--:|--:|--:|--:|--:|")
+        rows = content["engines"]
         for name in (name for name in ENGINES if name in rows):
             row = rows[name]
             print(
                 f"| {TITLES[name]} | {row['load_s']:,.1f} s | {row['n_bytes'] / 1e6:,.1f} MB | {row['p50_ms']:,.2f} |"
-                f" {row['p99_ms']:,.2f} | {row['queries_per_s']:,.0f} |"
+                f" {row['p99_ms']:,.2f} | {row['queries_per_s']:,.0f} | {row['cpu_ms']:,.2f} |"
             )
 
 
@@ -320,13 +376,13 @@ def main() -> None:
         if options.folder is None:
             parser.error("give the folder of ddsh-author-codes, or --show")
         bits = f"{N_BITS} + {options.look_bits}" if options.look_bits else f"{N_BITS}"
-        rows = table.setdefault(f"{options.n:,} codes of {bits} bits", {})
         queries, codes = make_codes(options.folder, options.n, options.queries, options.look_bits)
-        for name in options.only or (STORES if options.look_bits else ENGINES):
-            with tempfile.TemporaryDirectory(prefix="ddsh-stores-") as folder:
-                os.environ["XDG_CACHE_HOME"] = folder
-                rows[name] = measure(name, codes, queries, Path(folder))
-            TABLE.write_text(json.dumps(table, indent=1) + "\n")
+        rows = measure(options.only or list(STORES if options.look_bits else ENGINES), codes, queries)
+        table[f"{options.n:,} codes of {bits} bits"] = {
+            "load_average": round(os.getloadavg()[2], 1),
+            "engines": rows,
+        }
+        TABLE.write_text(json.dumps(table, indent=1) + "\n")
     show(table)
 
 
