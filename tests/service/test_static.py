@@ -477,7 +477,8 @@ def test_labels_and_words_filter_the_results(opened, site):
 def test_words_typed_while_another_option_is_applied_are_kept(opened, site):
     page = opened(f"#id={site.search.ids()[0]}&label=red&label=blue&all_labels=true")
     page.get_by_label("Words").focus()
-    page.evaluate("() => { document.getElementById('all-labels').click(); document.execCommand('insertText', false, '4.PNG'); }")
+    click, write = "document.getElementById('all-labels').click()", "document.execCommand('insertText', false, '4.PNG')"
+    page.evaluate(f"() => {{ {click}; {write}; }}")
     page.wait_for_function("() => !location.hash.includes('all_labels')")
     title(page, "Most similar images")
     assert page.get_by_label("Words").input_value() == "4.PNG"
