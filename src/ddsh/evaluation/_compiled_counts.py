@@ -19,36 +19,49 @@ def _popcount(_context: Any, _value: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-def _add_counts(queries: Any, database: Any, sizes: Any, is_relevant: Any, total: Any, relevant: Any) -> None:
+def _add_counts(
+    queries: Any, database: Any, sizes: Any, edges: Any, is_relevant: Any, total: Any, relevant: Any
+) -> None:
     """Add the number of items at each distance from each query to `total`, and of relevant ones to `relevant`.
 
-    Codes are rows of 64-bit words. `sizes` and `is_relevant` belong to the items. Four queries are counted at a time,
-    so that an item is read once for them; indices are unsigned, because numba checks others for being negative.
+    Codes are rows of 64-bit words. Items of one label set follow each other, from one of the `edges` to the next, and
+    are relevant together. `sizes` belong to the items; without any, all are 1. Four queries are counted at a time, so
+    that an item is read once for them; indices are unsigned, because numba checks others for being negative.
     """
     n_words, n_distances = queries.shape[1], total.shape[1]
-    counts = np.zeros((_AT_ONCE, 2 * n_distances), np.int64)  # the second half is that of relevant items
+    counts = np.zeros((2, _AT_ONCE, n_distances), np.int64)  # the second half is that of relevant items
     for start in range(0, len(queries), _AT_ONCE):
         some = queries[start : start + _AT_ONCE]
         counts[:] = 0
-        if n_words == 1 and len(some) == _AT_ONCE:
-            first, second, third, fourth = some[0, 0], some[1, 0], some[2, 0], some[3, 0]
-            for item in range(len(database)):
-                word, size = database[item, 0], sizes[item]
-                shift = np.uint64(n_distances) * np.uint64(is_relevant[item])
-                counts[0, shift + _popcount(word ^ first)] += size
-                counts[1, shift + _popcount(word ^ second)] += size
-                counts[2, shift + _popcount(word ^ third)] += size
-                counts[3, shift + _popcount(word ^ fourth)] += size
-        else:
-            for query in range(len(some)):
-                for item in range(len(database)):
-                    place = np.uint64(n_distances) * np.uint64(is_relevant[item])
-                    for word in range(n_words):
-                        place += _popcount(database[item, word] ^ some[query, word])
-                    counts[query, place] += sizes[item]
+        for label_set in range(len(is_relevant)):
+            found, first, last = counts[is_relevant[label_set]], edges[label_set], edges[label_set + 1]
+            items, weights = database[first:last], sizes[first:last]
+            if n_words == 1 and len(some) == _AT_ONCE:
+                a, b, c, d = some[0, 0], some[1, 0], some[2, 0], some[3, 0]
+                if len(sizes) == 0:
+                    for item in range(len(items)):
+                        word = items[item, 0]
+                        found[0, _popcount(word ^ a)] += 1
+                        found[1, _popcount(word ^ b)] += 1
+                        found[2, _popcount(word ^ c)] += 1
+                        found[3, _popcount(word ^ d)] += 1
+                else:
+                    for item in range(len(items)):
+                        word, size = items[item, 0], weights[item]
+                        found[0, _popcount(word ^ a)] += size
+                        found[1, _popcount(word ^ b)] += size
+                        found[2, _popcount(word ^ c)] += size
+                        found[3, _popcount(word ^ d)] += size
+            else:
+                for query in range(len(some)):
+                    for item in range(len(items)):
+                        distance = np.uint64(0)
+                        for word in range(n_words):
+                            distance += _popcount(items[item, word] ^ some[query, word])
+                        found[query, distance] += weights[item] if len(sizes) > 0 else 1
         for query in range(len(some)):
-            total[start + query] += counts[query, :n_distances] + counts[query, n_distances:]
-            relevant[start + query] += counts[query, n_distances:]
+            total[start + query] += counts[0, query] + counts[1, query]
+            relevant[start + query] += counts[1, query]
 
 
 _AT_ONCE = 4
@@ -57,6 +70,7 @@ _COUNTS = types.Array(types.int64, 2, "C")
 _SIGNATURE = types.void(
     _WORDS,
     _WORDS,
+    types.Array(types.int64, 1, "C", readonly=True),
     types.Array(types.int64, 1, "C", readonly=True),
     types.Array(types.uint8, 1, "C", readonly=True),
     _COUNTS,

@@ -7,7 +7,7 @@ and so are equal items of the database. NumPy counts, or numba where it is insta
 import importlib
 import logging
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -74,7 +74,11 @@ class Groups:
         """Group the items that are equal in code and labels."""
         distinct, ids = labels.distinct()
         keys = np.vstack([codes.words(), ids.astype(np.uint64)])
-        order = np.lexsort(keys)
+        if codes.n_bits + len(distinct).bit_length() <= 64:  # one word has room for both, which sorts faster
+            keys = keys[:1] | keys[1:] << np.uint64(codes.n_bits)
+            order = np.argsort(keys[0])
+        else:
+            order = np.lexsort(keys)
         ordered = keys[:, order]
         is_first = np.ones(len(codes), np.bool_)
         is_first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
@@ -85,6 +89,16 @@ class Groups:
         sizes = np.diff(starts, append=len(codes))
         return cls(codes[firsts], distinct, ids[firsts], sizes, group_of)
 
+    @cached_property
+    def edges(self) -> NDArray[np.int64]:
+        """Where the groups of each label set start, and the number of groups."""
+        return np.searchsorted(self.label_ids, np.arange(len(self.labels) + 1))
+
+    @cached_property
+    def words(self) -> NDArray[np.uint64]:
+        """The codes as 64-bit words, a row per group."""
+        return np.ascontiguousarray(self.codes.words().T)
+
 
 def count_by_distance(queries: Groups, database: Groups) -> Counts:
     """Count the items of `database` by their distance from each group of `queries`."""
@@ -92,36 +106,29 @@ def count_by_distance(queries: Groups, database: Groups) -> Counts:
     shape = (len(queries.codes), n_bits + 1)
     counts = Counts(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
     kernel = get_kernel(len(queries.codes) * len(database.codes))
-    count = _count_with_numpy if kernel is None else partial(_count_compiled, kernel)
-    edges = np.searchsorted(queries.label_ids, np.arange(len(queries.labels) + 1))
-    for label_id, (start, stop) in enumerate(pairwise(edges.tolist())):
+    sizes = database.sizes if (database.sizes > 1).any() else database.sizes[:0]
+    for label_id, (start, stop) in enumerate(pairwise(queries.edges.tolist())):
         label_set = queries.labels.take(slice(label_id, label_id + 1))
-        is_relevant = label_set.similar(database.labels)[0][database.label_ids]
-        rows = slice(start, stop)
-        count(queries.codes[rows], database, is_relevant, Counts(counts.total[rows], counts.relevant[rows]))
+        is_relevant = label_set.similar(database.labels)[0]
+        total, relevant = counts.total[start:stop], counts.relevant[start:stop]
+        if kernel is None:
+            _count_with_numpy(queries.codes[start:stop], database, sizes, is_relevant, Counts(total, relevant))
+        else:
+            some = queries.words[start:stop]
+            kernel(some, database.words, sizes, database.edges, is_relevant.astype(np.uint8), total, relevant)
     return counts
 
 
-def _count_with_numpy(queries: BinaryCodes, database: Groups, is_relevant: NDArray[np.bool_], counts: Counts) -> None:
-    """Fill in the counts of queries with equal labels."""
-    weights = None if (database.sizes == 1).all() else database.sizes.astype(np.float64)
-    relevant = np.flatnonzero(is_relevant)
+def _count_with_numpy(
+    queries: BinaryCodes, database: Groups, sizes: NDArray[np.int64], is_relevant: NDArray[np.bool_], counts: Counts
+) -> None:
+    """Fill in the counts of queries with equal labels; without `sizes`, all are 1."""
+    weights = sizes.astype(np.float64) if len(sizes) else None
+    relevant = np.flatnonzero(is_relevant[database.label_ids])
     some = None if weights is None else weights[relevant]
     for rows, distances in queries.hamming_blocks(database.codes):
         counts.total[rows] = _histograms(distances, weights, queries.n_bits)
         counts.relevant[rows] = _histograms(distances[:, relevant], some, queries.n_bits)
-
-
-def _count_compiled(
-    kernel: Any,  # noqa: ANN401 -- a function of numba
-    queries: BinaryCodes,
-    database: Groups,
-    is_relevant: NDArray[np.bool_],
-    counts: Counts,
-) -> None:
-    """Fill in the counts of queries with equal labels, as :func:`_count_with_numpy` does."""
-    codes = (np.ascontiguousarray(each.words().T) for each in (queries, database.codes))
-    kernel(*codes, database.sizes, is_relevant.astype(np.uint8), counts.total, counts.relevant)
 
 
 def get_kernel(n_pairs: int, worth_loading: int = 1_000_000_000) -> Any | None:  # noqa: ANN401 -- a function of numba
