@@ -10,7 +10,7 @@ from ddsh import ImageSearch
 from ddsh.errors import ArtefactError, InvalidInput
 from ddsh.search import LabelChange
 from ddsh.search.catalogue import Catalogue, State
-from ddsh.search.store import Content
+from ddsh.search.store import Content, Entry
 
 
 @pytest.fixture
@@ -43,6 +43,49 @@ def test_changes_since_a_state_are_what_was_added_replaced_and_removed(catalogue
     assert catalogue.codes().ids.tolist() == [two, three, four]
     assert catalogue.count_changes(state) == 3
     assert catalogue.changes(catalogue.state()).gone.tolist() == []
+
+
+def test_restoring_many_images_is_restoring_each(tmp_path):
+    contents = {n: Content(bytes([n // 2]) * 32, 10, 4, 5, bytes([n // 2]), b"tiny") for n in range(1, 6)}
+    entries = [
+        Entry(n, path, contents[n].sha256.hex(), 10, 4, 5, n, labels, {"n": n} if n % 2 else {})
+        for n, path, labels in (
+            (5, "{}/images/5.png", ("cat", "dog", "cat")),
+            (2, "{}/a/../2.png", ()),
+            (3, "{}//3.png", ("dog",)),
+            (4, "/elsewhere/4.png", ("é",)),
+            (1, "{}-not/1.png", ()),
+        )
+    ]
+    found = []
+    for name in ("many", "each"):
+        (tmp_path / name).mkdir()
+        Catalogue.create(tmp_path / name / "catalogue.sqlite", "model")
+        mine = [entry._replace(path=entry.path.format(tmp_path / name)) for entry in entries]
+        with Catalogue(tmp_path / name / "catalogue.sqlite") as catalogue:
+            with catalogue.transaction():
+                put(catalogue, tmp_path / name / "first.png", 1)  # has content 1 and id 1
+            with catalogue.transaction():
+                catalogue.remove([1])
+            state = catalogue.state()
+            with catalogue.transaction():
+                if name == "many":
+                    catalogue.restore_all(mine, contents)
+                for entry in mine if name == "each" else ():
+                    if not catalogue.has_content(contents[entry.id].sha256):
+                        catalogue.put_content(contents[entry.id])
+                    catalogue.restore(entry)
+            changes = catalogue.changes(state)
+            assert not catalogue.problems()
+            shown = [
+                entry._replace(path=entry.path.replace(str(tmp_path / name), "{}"))
+                for entry in catalogue.entries(range(1, 6))
+            ]
+            found.append((shown, changes.ids.tolist(), changes.packed.tolist(), catalogue.label_counts()))
+            with pytest.raises(ArtefactError, match="UNIQUE"), catalogue.transaction():
+                catalogue.restore_all(mine[:1], contents)
+    assert found[0] == found[1]
+    assert found[0][1:] == ([1, 2, 3, 4, 5], [[0], [1], [1], [2], [2]], {"cat": 1, "dog": 2, "é": 1})
 
 
 def test_a_block_that_fails_leaves_nothing(catalogue, tmp_path):

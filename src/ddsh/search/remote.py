@@ -95,7 +95,7 @@ class RemoteStore(Store):
 
     def _stored(self, path: Path) -> str:
         """Return a path as it is stored; that of a kept image is relative to the folder of the store."""
-        return str(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path)
+        return str(path).removeprefix(f"{self.folder}{os.sep}")
 
     def _copy_images(self, files: Iterable[tuple[str, int]]) -> None:
         """Copy kept images, given by stored path and modification time, to the local folder if they are not there."""
@@ -129,7 +129,7 @@ def searchable_text(path: str, labels: Iterable[str], metadata: str) -> str:
 
     A word without spaces occurs in it if and only if it occurs in one of them; see :class:`ddsh.search.store.Filter`.
     """
-    texts = [Path(path).name, *labels, *_values(json.loads(metadata))]
+    texts = [path[path.rfind(os.sep) + 1 :], *labels, *_values(json.loads(metadata))]
     return " ".join(" ".join(texts).casefold().replace("\0", "\N{REPLACEMENT CHARACTER}").split())
 
 
