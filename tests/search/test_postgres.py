@@ -128,6 +128,29 @@ def test_an_older_schema_is_migrated_and_a_newer_one_refused(postgres, monkeypat
         open_store(postgres, 5)
 
 
+def hnsw_indexes(address):
+    with psycopg.connect(address) as connection:
+        rows = connection.execute(
+            "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%USING hnsw%'"
+            " ORDER BY indexname"
+        )
+        return [name for (name,) in rows]
+
+
+def test_hnsw_indexes_that_another_writer_makes_are_not_waited_for(postgres):
+    content = Content(bytes(32), 1, 1, 1, bytes(2), b"")
+    with empty(postgres, "hnsw", 0) as store, psycopg.connect(postgres) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext(current_schema()), 5)")
+        with store.write() as writer, writer.transaction():
+            writer.restore_all([Entry(1, "/1.jpg", content.sha256.hex(), 1, 1, 1, 1)], {1: content})
+        assert not hnsw_indexes(postgres)
+        assert store.search(store.code_of(1), 1).ids.tolist() == [1]
+        other.rollback()
+        with store.write():
+            pass
+        assert hnsw_indexes(postgres) == ["ddsh_codes_label_idx"]
+
+
 def test_hnsw_finds_most_of_the_nearest_in_the_right_order(postgres, rng):
     codes = CodePair(
         BinaryCodes.from_bits(rng.integers(0, 2, (500, 12))), BinaryCodes.from_bits(rng.integers(0, 2, (500, 64)))
@@ -139,8 +162,14 @@ def test_hnsw_finds_most_of_the_nearest_in_the_right_order(postgres, rng):
         entries.append(Entry(number, f"/{number}.jpg", sha256.hex(), 1, 1, 1, 1))
         contents[number] = Content(sha256, 1, 1, 1, packed[number - 1].tobytes(), b"")
     with empty(postgres, "hnsw", 64) as store:
+        with store.write():
+            pass
+        assert not hnsw_indexes(postgres), "made before there are codes, which takes longer in the end"
         with store.write() as writer, writer.transaction():
-            writer.restore_all(entries, contents)
+            writer.restore_all(entries[:400], contents)
+        assert hnsw_indexes(postgres) == ["ddsh_codes_label_idx", "ddsh_codes_look_idx"]
+        with store.write() as writer, writer.transaction():
+            writer.restore_all(entries[400:], contents)
         shared = 0
         for row in range(20):
             exact = store.search(codes[[row]], 500).ids[:10]  # so many that all are compared

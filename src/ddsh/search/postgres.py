@@ -7,7 +7,7 @@ sees one snapshot of the database. Writers work side by side; only their transac
 import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -45,10 +45,11 @@ _KINDS = (AUTO, "exact", "hnsw")
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 60.0
 _MAX_CONNECTIONS = 8
+_BUILD_MEMORY = "1GB"
 _MAX_CANDIDATES = 1000  # the largest hnsw.ef_search
 
 # Numbers of advisory locks; the first half of each key is the schema.
-_WRITERS, _TRANSACTION, _UPGRADE, _SCHEMA = 1, 2, 3, 4
+_WRITERS, _TRANSACTION, _UPGRADE, _SCHEMA, _INDEXES = 1, 2, 3, 4, 5
 
 MIGRATIONS = (
     """
@@ -399,7 +400,7 @@ class PostgresWriter(StoreWriter):
         missing = [number for number, code in rows if code is None]
         if missing:
             raise KeyError(missing[0])
-        self._connection.answer_seconds = None  # an HNSW index takes long
+        self._connection.answer_seconds = None  # many codes take long
         self._change("DROP TABLE ddsh_codes")
         self._store.create_codes(self._connection, manifest)
         self.copy_codes(rows, manifest)
@@ -548,15 +549,13 @@ class PostgresStore(RemoteStore):
 
     @staticmethod
     def create_codes(connection: _Connection, manifest: SearchManifest) -> None:
-        """Create the table of codes, and its indexes."""
+        """Create the table of codes. Its indexes are made of many codes at once; see :func:`_complete_indexes`."""
         bits = {"label": manifest.n_bits, "look": manifest.look_bits}
         columns = [f"{name} bit({number}) NOT NULL" for name, number in bits.items() if number]
         connection.execute(
             f"CREATE TABLE ddsh_codes (id bigint PRIMARY KEY REFERENCES ddsh_images ON DELETE CASCADE,"
             f" {', '.join(columns)})"
         )
-        for name in (name for name, number in bits.items() if number and manifest.index == "hnsw"):
-            connection.execute(f"CREATE INDEX ON ddsh_codes USING hnsw ({name} bit_hamming_ops)")
 
     @property
     def index_name(self) -> str:
@@ -601,6 +600,7 @@ class PostgresStore(RemoteStore):
                 yield PostgresWriter(self, connection)
                 with self.snapshot():
                     pass
+                _complete_indexes(connection, self.manifest)
             finally:
                 if not connection.closed:
                     connection.rollback()
@@ -878,6 +878,39 @@ class PostgresStore(RemoteStore):
 
     def _kept_images(self, names: Sequence[str]) -> dict[str, bytes]:
         return dict(self._rows("SELECT name, data FROM ddsh_kept WHERE name = ANY(%s)", list(names)))
+
+
+def _complete_indexes(connection: _Connection, manifest: SearchManifest) -> None:
+    """Make HNSW indexes that are missing, after the first codes were written.
+
+    An index that is made of all codes at once takes less than half of the time of one that is there from the start.
+    Until then, or if this is interrupted, searches compare all codes, and the next writer makes it.
+    """
+    if manifest.index != "hnsw":
+        return
+    names = [name for name, bits in (("label", manifest.n_bits), ("look", manifest.look_bits)) if bits]
+    sql = (
+        "SELECT EXISTS (SELECT FROM ddsh_codes) AND bool_or(to_regclass(quote_ident(current_schema()) ||"
+        " '.ddsh_codes_' || name || '_idx') IS NULL) FROM unnest(%s::text[]) AS name"
+    )
+    if not connection.execute(sql, (names,)).fetchall()[0][0]:
+        return
+    with suppress(errors.LockNotAvailable), connection.transaction():  # a writer beside this one makes it
+        lock = "SELECT pg_try_advisory_xact_lock(hashtext(current_schema()), %s)"
+        if not connection.execute(lock, (_INDEXES,)).fetchall()[0][0]:
+            return
+        connection.answer_seconds = None
+        # In memory, and by one process: several need shared memory, of which containers have little.
+        connection.execute("SET LOCAL max_parallel_maintenance_workers = 0")
+        connection.execute(
+            "SELECT set_config('maintenance_work_mem', %s, true) WHERE"
+            " pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes(%s)",
+            (_BUILD_MEMORY, _BUILD_MEMORY),
+        )
+        for name in names:
+            connection.execute(
+                f"CREATE INDEX IF NOT EXISTS ddsh_codes_{name}_idx ON ddsh_codes USING hnsw ({name} bit_hamming_ops)"
+            )
 
 
 def _limit(connection: _Connection) -> None:
