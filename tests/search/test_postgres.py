@@ -101,6 +101,38 @@ def test_a_database_without_the_extension_says_what_to_install(postgres_server, 
         empty(address)
 
 
+def test_a_server_without_the_extension_says_what_to_install(postgres):
+    with (
+        empty(postgres) as store,
+        store.write() as writer,
+        pytest.raises(ArtefactError, match=r"lacks .* install pgvector on the server"),
+    ):
+        writer._rows("CREATE EXTENSION another")
+
+
+def test_an_extension_in_a_schema_that_is_not_searched_is_named(postgres):
+    with pytest.raises(ArtefactError, match=r"add the schema that has it to search_path, such as public") as caught:
+        empty(postgres.replace(",public", ""))
+    assert "\n" not in str(caught.value)
+    content = Content(bytes(32), 1, 1, 1, bytes(2), b"")
+    with empty(postgres, look_bits=0) as store, store.write() as writer, writer.transaction():
+        writer.restore_all([Entry(1, "/1.jpg", content.sha256.hex(), 1, 1, 1, 1)], {1: content})
+    with (
+        open_store(postgres.replace(",public", ""), 5) as store,
+        pytest.raises(ArtefactError, match="does not find the extension vector"),
+    ):
+        store.search(store.code_of(1), 1)
+
+
+def test_tables_of_another_user_are_refused_without_talk_of_extensions(postgres_server, postgres):
+    empty(postgres).close()
+    schema = postgres.rpartition("%3D")[2].partition(",")[0]
+    postgres_server.psql(f"CREATE ROLE visitor LOGIN; GRANT USAGE ON SCHEMA {schema} TO visitor;")
+    with pytest.raises(ArtefactError, match=r"refuses \(permission denied for table ddsh_facts\)") as caught:
+        open_store(postgres.replace("postgres:@", "visitor:@"), 5)
+    assert "EXTENSION" not in str(caught.value)
+
+
 def test_an_index_is_made_in_the_schema_that_was_named_or_nowhere(postgres_server, postgres):
     empty(postgres).close()
     schema = postgres.rpartition("%3D")[2].partition(",")[0]

@@ -191,11 +191,15 @@ class _Database:
             raise ArtefactError(
                 f"{self.address} lacks the extension vector ({_reason(error)}); install pgvector on the server."
             ) from None
-        except errors.InsufficientPrivilege as error:
+        except (errors.UndefinedFunction, errors.UndefinedObject) as error:
             raise ArtefactError(
-                f"{self.address} refuses ({_reason(error)}); let its administrator grant it, or run: CREATE EXTENSION"
-                " vector"
+                f"{self.address} does not find the extension vector ({_reason(error)}); add the schema that has it to"
+                " search_path, such as public, or let an administrator run: CREATE EXTENSION vector"
             ) from None
+        except errors.InsufficientPrivilege as error:
+            reason = _reason(error)
+            advice = ", or run: CREATE EXTENSION vector" if "extension" in reason else ""
+            raise ArtefactError(f"{self.address} refuses ({reason}); let its administrator grant it{advice}.") from None
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             reason = _reason(error)
             advice = "is the address right, and the server running?"
@@ -528,6 +532,7 @@ class PostgresStore(RemoteStore):
         with database.connected() as connection:
             if not connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchall():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            connection.execute("SELECT B'0' <~> B'1'")  # it may be in a schema that this connection does not search
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext(current_schema()), %s)", (_SCHEMA,))
                 if _version(connection):
