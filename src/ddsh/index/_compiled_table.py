@@ -68,11 +68,6 @@ class CompiledTable:
         return cls(kernels, n_bits, len(lists[1]) or len(codes), (slots, codes, *lists))
 
     @property
-    def codes(self) -> Words:
-        """The code of each bucket."""
-        return self.arrays[1]
-
-    @property
     def starts(self) -> NDArray[np.uint32]:
         """Bucket ``b`` holds ``members[starts[b]:starts[b + 1]]``; empty if row ``b`` is bucket ``b``."""
         return self.arrays[2]

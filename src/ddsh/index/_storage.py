@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from ddsh.codes import MAX_BITS
 from ddsh.errors import ArtefactError
-from ddsh.storage import Manifest, atomic_write
+from ddsh.storage import Manifest, atomic_write, sync_folder
 
 _MANIFEST = "index.json"
 _ATTEMPTS = 5
@@ -118,11 +118,11 @@ def write_arrays(path: str | os.PathLike[str], kind: str, n_bits: int, arrays: M
                 n_bytes = file.tell()
             shape, dtype = little.shape, little.dtype.str
             files[name] = ArrayFile(dtype=dtype, shape=shape, n_bytes=n_bytes, sha256=_checksum(little))
-        _sync(folder)
+        sync_folder(folder)
         count = len(arrays["ids"])
         manifest = IndexManifest(kind=kind, n_bits=n_bits, count=count, generation=generation, arrays=files)
         manifest.write(folder / _MANIFEST)
-        _sync(folder)
+        sync_folder(folder)
     finally:
         # Files of replaced or interrupted saves; one that another process has open may have to stay.
         with suppress(OSError, ArtefactError):
@@ -218,13 +218,3 @@ def _map(folder: Path, manifest: IndexManifest, name: str) -> NDArray[Any]:
 
 def _checksum(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    """Flush the directory entry of new files to disk, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

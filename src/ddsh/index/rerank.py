@@ -1,15 +1,13 @@
-"""Re-ranking of items at equal Hamming distance by real outputs."""
+"""Similarity of items by the real outputs behind their codes."""
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddsh.codes import BinaryCodes
-from ddsh.index.base import order_by_distance
 
-__all__ = ["Outputs", "rerank_order", "similarity_to", "similarity_to_codes", "to_half", "typical_output"]
+__all__ = ["Outputs", "similarity_to", "similarity_to_codes", "to_half", "typical_output"]
 
 Outputs: TypeAlias = NDArray[np.floating[Any]]
 """Real outputs of a model, whose signs are the bits of the codes."""
@@ -50,30 +48,6 @@ def similarity_to(query: Outputs, outputs: Outputs) -> NDArray[np.floating[Any]]
 def similarity_to_codes(query: Outputs, codes: BinaryCodes) -> NDArray[np.floating[Any]]:
     """Return the similarity to items of which only the codes are known (asymmetric distance)."""
     return similarity_to(query, np.float32(typical_output(query)) * codes.signs().astype(np.float32))
-
-
-def rerank_order(
-    query: Outputs, ids: NDArray[np.int64], codes: BinaryCodes, outputs: Mapping[int, Outputs]
-) -> NDArray[np.intp]:
-    """Return the order of items by decreasing similarity to a query.
-
-    Parameters
-    ----------
-    query : ndarray, shape (n_bits,)
-        Outputs of the query.
-    ids : ndarray of int64
-        The items.
-    codes : BinaryCodes
-        Their codes.
-    outputs : mapping of int to ndarray
-        Outputs by id, as far as they were kept; the other items are compared by their codes.
-    """
-    exact = query.astype(np.float64)
-    others = typical_output(exact) * codes.signs().astype(np.float64)
-    for row, number in enumerate(ids.tolist()):
-        if number in outputs:
-            others[row] = outputs[number]
-    return order_by_distance(-similarity_to(exact, others), ids)
 
 
 def _directions(outputs: Outputs, unit: float) -> Outputs:
