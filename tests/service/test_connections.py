@@ -110,3 +110,30 @@ def test_two_requests_on_one_connection_are_answered(site):
             connection.request("GET", "/health")
             response = connection.getresponse()
             assert (response.status, response.read()) == (200, b'{"status":"ok"}')
+
+
+def _half_closed(site, sent):
+    """Send bytes, say that there will be no more, and return what comes back."""
+    with _connect(site.port) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return _read_all(connection)
+
+
+def _upload(photo, form):
+    body, headers = form(photo)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
+
+
+def test_a_client_that_sends_nothing_more_is_answered_and_disconnected(site, photo, form):
+    upload = _upload(photo, form)
+    for sent, n_answers in ((HEALTH + b"\r\n", 1), (upload, 1), (upload + HEALTH + b"\r\n" + upload, 3)):
+        assert _half_closed(site, sent).count(b"HTTP/1.1 200 OK\r\n") == n_answers
+
+
+def test_a_client_that_sends_nothing_more_within_a_request_is_disconnected(site, photo, form):
+    for sent in (b"", HEALTH, _upload(photo, form)[:-1]):
+        assert _half_closed(site, sent) == b""
+    assert _half_closed(site, HEALTH + b"\r\n" + HEALTH).count(b"HTTP/1.1 200 OK\r\n") == 1
+    assert site.get("/health").status == 200

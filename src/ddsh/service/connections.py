@@ -48,7 +48,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(self.counted)  # type: ignore[arg-type]
         self.client_name = _client_name(self.client)
         self.timer: asyncio.TimerHandle | None = None
-        self.is_refused = False
+        self.is_refused = self.has_ended = False
         self.per_client[self.client_name] += 1
         if self.per_client[self.client_name] > self.settings.max_connections_per_client:
             self.refuse(503, "Too many connections from this address; close some of them.")
@@ -70,6 +70,21 @@ class LimitedProtocol(H11Protocol):
         """Ignore what a refused client sends."""
         if not self.is_refused:
             super().data_received(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer whole requests of a client that sends nothing more but may still read, such as ``nc -N``."""
+        self.has_ended = True
+        return self.is_answering()  # otherwise the connection is closed
+
+    def on_response_complete(self) -> None:
+        """Close the connection after the last request of a client that sends nothing more."""
+        super().on_response_complete()  # begins with the next request, if there is one
+        if self.has_ended and not self.is_answering():
+            self.transport.close()
+
+    def is_answering(self) -> bool:
+        """Return whether a whole request has arrived and is not answered yet."""
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def check(self, previous: object, n_sent: int) -> None:
         """Close the connection if it still waits for the same thing from the client as at the previous check."""
