@@ -227,6 +227,22 @@ def test_all_can_be_removed_and_added_again(name, index, bits, queries):
     assert_same(index.search(asked, 4), truth(bits, np.arange(500), queries, k=4))
 
 
+@pytest.mark.parametrize("last", [300, 499])
+def test_a_few_removed_codes_stay_where_they_are_and_are_not_found_added_to_or_saved(name, bits, tmp_path, last):
+    index = make(name, bits)
+    for gone in ([5], [last, 7]):  # so few that no row moves
+        assert index.remove(gone) == len(gone)
+    left = np.setdiff1d(np.arange(500), [5, 7, last])
+    index.save(tmp_path / "index")
+    for one in (index, load_index(tmp_path / "index")):
+        assert_same(one.search(BinaryCodes.from_bits(bits[:9]), 20), truth(bits[left], left, bits[:9], k=20))
+        one.add(BinaryCodes.from_bits(bits[:20]))
+        ids = np.append(left, np.arange(left.max() + 1, left.max() + 21))
+        assert one.ids.tolist() == ids.tolist()
+        both = np.concatenate([bits[left], bits[:20]])
+        assert_same(one.within(BinaryCodes.from_bits(bits[:9]), 2), truth(both, ids, bits[:9], radius=2))
+
+
 def test_ids_may_be_as_large_as_they_come(name, bits):
     ids = np.arange(500)[::-1] + (2**63 - 500)
     index = make(name, bits, ids)

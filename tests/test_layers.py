@@ -86,6 +86,12 @@ def test_every_public_name_of_ddsh_can_be_imported():
         _ = ddsh.nothing
 
 
+def test_every_public_name_of_the_indexes_is_offered():
+    from ddsh import index
+
+    assert set(index.__all__) <= set(dir(index))
+
+
 def test_a_module_name_occurs_once():
     names = Counter(path.stem for path in MODULES)
     assert [name for name, count in names.items() if count > 1 and name not in ("__init__", "base", "registry")] == []

@@ -56,3 +56,10 @@ def test_a_number_in_a_short_file_takes_no_memory(tmp_path, content):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(np.zeros(100)))
+    monkeypatch.setattr("ddsh.storage.MAX_PICKLE_BYTES", 100)
+    with pytest.raises(DataError, match=r"a\.pkl has \d+ bytes, at most 100 are read"):
+        read_pickled_arrays(tmp_path / "a.pkl")

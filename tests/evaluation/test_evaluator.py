@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -165,3 +166,14 @@ def test_the_map_is_recorded_every_so_many_epochs_and_changes_nothing(dataset, t
     last = evaluate(DDSH(8, **setting), dataset, protocol, every=5)
     assert last.history[-1].map == pytest.approx(last.map, abs=1e-12)
     assert evaluate(LSH(8), dataset, protocol, every=2).history == []
+
+
+def test_a_model_with_look_bits_alone_has_no_scores(dataset):
+    model = Model(None, "small", look_bits=16)
+    with pytest.raises(InvalidInput, match="The model has look bits only, which have no scores"):
+        evaluate(model, dataset, Protocol("toy", query_per_class=2), every=1)
+
+
+def test_a_system_that_does_not_tell_its_peak_of_memory_gives_none(dataset, monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert evaluate(LSH(8), dataset, Protocol("toy", query_per_class=2)).peak_memory is None

@@ -5,15 +5,16 @@ import pytest
 from PIL import Image
 
 from ddsh.datasets import Dataset, Protocol
-from ddsh.evaluation.examples import draw_examples
+from ddsh.errors import ArtefactError
+from ddsh.evaluation.examples import Examples, draw_examples
 from ddsh.images import ArrayImages
 from ddsh.labels import as_labels
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 
 
-def _dataset(labels, classes, channels=3):
-    pixels = np.zeros((len(labels), 8, 8, channels), np.uint8)
+def _dataset(labels, classes, channels=3, side=8):
+    pixels = np.zeros((len(labels), side, side, channels), np.uint8)
     pixels[:] = COLOURS[classes][:, None, None, :channels]
     return Dataset("toy", ArrayImages(lambda: pixels, len(labels), "toy"), as_labels(labels), ("red", "green", "blue"))
 
@@ -28,9 +29,10 @@ def _tile(examples, row, column):
     return sheet[32 * row + 16, 32 * column + 16]
 
 
-def test_one_query_of_each_class_is_shown_beside_its_nearest():
+@pytest.mark.parametrize("side", [8, 32])
+def test_one_query_of_each_class_is_shown_beside_its_nearest(side):
     classes = np.arange(90) % 3
-    dataset = _dataset(classes, classes)
+    dataset = _dataset(classes, classes, side=side)
     split = Protocol("toy", query_per_class=4).split(dataset, 0)
     examples = draw_examples(dataset, split, _outputs(classes[split.query]), _outputs(classes[split.database]))
     assert (examples.tile, examples.columns) == (32, 21)
@@ -80,3 +82,15 @@ def test_images_at_equal_distance_are_ordered_by_their_outputs():
     hits = examples.queries[0].hits
     assert set(examples.queries[0].distances) == {0}
     assert hits != sorted(hits)
+
+
+def test_examples_without_their_sheet_are_refused_in_one_line(tmp_path):
+    classes = np.arange(9) % 3
+    dataset = _dataset(classes, classes)
+    split = Protocol("toy", query_per_class=1).split(dataset, 0)
+    examples = draw_examples(dataset, split, _outputs(classes[split.query]), _outputs(classes[split.database]))
+    examples.write(tmp_path / "a.json")
+    assert Examples.read(tmp_path / "a.json").jpeg == examples.jpeg
+    (tmp_path / "a.jpg").unlink()
+    with pytest.raises(ArtefactError, match=r"a\.jpg cannot be read \(No such file or directory\)"):
+        Examples.read(tmp_path / "a.json")

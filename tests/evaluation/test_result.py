@@ -50,6 +50,41 @@ def test_a_result_of_old_is_read_though_keys_are_absent(write):
     assert (record.peak_memory, record.history, record.params) == (None, [], {"n_bits": 12})
 
 
+def test_a_result_of_old_has_its_network_and_its_training_in_the_words_of_today(write):
+    training = {"passes": 3, "final_rate": 0.1, "batch_size": 8}
+    network = {"network": "cnn-f", "image_size": 64, "n_frozen": 5, "training": training, "device": "cpu"}
+    facts = {"image_size": None, "weights": "w", "history": [{"pass": 1, "loss": 0.5}]}
+    backbone = {"name": "cnn-f", "image_size": 64, "weights": "w", "n_frozen": 5}
+    epochs = {"epochs": 3, "final_lr": 0.1, "batch_size": 8}
+    own = Result.read(
+        write("x/a.json", _content(network="cnn-f", params={"n_bits": 12, "preset": None, **network}, **facts))
+    )
+    assert own.params == {"n_bits": 12, "training": epochs}
+    extension = {"n_bits": 12, "extension": network}
+    within = Result.read(write("x/b.json", _content(network="cnn-f", params=extension, **facts)))
+    assert within.params == {"n_bits": 12, "extension": {"training": epochs}}
+    for result in (own, within):
+        assert (result.network, result.backbone.model_dump()) == ("cnn-f", result.backbone.model_dump() | backbone)
+        assert [(record.epoch, record.loss) for record in result.history] == [(1, 0.5)]
+    pixels = Result.read(write("x/c.json", _content(network="pixels")))
+    assert (pixels.network, pixels.backbone) == ("pixels", None)
+
+
+def test_a_result_of_another_version_is_refused(write):
+    with pytest.raises(ArtefactError, match="has version 77; this ddsh reads version"):
+        Result.read(write("x/a.json", _content(version=77)))
+
+
+def test_a_copy_with_other_facts_leaves_the_first_as_it_was_and_is_written(write, tmp_path):
+    first = Result.read(write("x/a.json", _content()))
+    copied = first.with_facts(experiment="y", seed=3)
+    copied.write(tmp_path / "b.json")
+    assert (first.experiment, first.seed) == ("x", 0)
+    assert (copied.path, copied.examples) == (tmp_path / "b.json", None)
+    read = Result.read(tmp_path / "b.json")
+    assert (read.experiment, read.seed, read.label, read.map) == ("y", 3, "ours", 0.5)
+
+
 def test_results_are_found_in_a_folder_and_in_folders_of_experiments_but_not_among_quick_ones(write, tmp_path):
     write("a.json", _content(seed=0))
     write("x/b.json", _content(seed=1))

@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import InvalidInput
-from ddsh.evaluation import score
+from ddsh.evaluation import Scores, score
 
 
 def _codes(bits):
@@ -203,6 +203,8 @@ def test_many_bits_and_many_queries_are_scored_in_blocks(rng):
         ({"ap_convention": "min"}, "Did you mean 'min_k'"),
         ({"precision_at": [0]}, "precision_at"),
         ({"radii": [-1]}, "radius"),
+        ({"leave_one_out": True}, "leave_one_out takes the same two or more items"),
+        ({"leave_one_out": True, "ties": "stable"}, "ties expected"),
     ],
 )
 def test_bad_input_gets_one_clear_line(changes, message):
@@ -308,3 +310,8 @@ def test_a_database_of_any_size_is_scored_in_blocks_with_the_same_scores(rng, mo
     assert curve.precision == pytest.approx(whole.precision[np.array(curve.rank) - 1], abs=1e-12)
     assert curve.recall == pytest.approx(whole.recall[np.array(curve.rank) - 1], abs=1e-12)
     assert found.thinned().precision_recall.by_rank.rank == curve.rank
+
+
+def test_scores_without_curves_are_thin_already(noisy):
+    scores = Scores(0.5, 0.4, 0.6)
+    assert scores.thinned() is scores

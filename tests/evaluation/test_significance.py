@@ -65,3 +65,16 @@ def test_only_the_same_splits_and_lengths_are_compared():
     assert [(one.n_bits, one.seeds) for one in compare(first, second)] == [(8, (0,)), (12, (0,))]
     with pytest.raises(InvalidInput, match="in common"):
         compare(first[2:], second[:1])
+
+
+def test_seeds_that_all_differ_by_the_same_need_no_test():
+    level = [_result("a", [0.5, 0.7], seed=seed) for seed in range(3)]
+    above = [_result("b", [0.5625, 0.7625], seed=seed) for seed in range(3)]
+    assert compare(level, level)[0].seed_p == 1
+    assert compare(above, level)[0].seed_p == 0
+
+
+def test_one_seed_without_the_precision_of_each_query_is_no_test():
+    for n_seeds, keep, is_tested in ((1, False, False), (2, False, True), (1, True, True)):
+        runs = [[_result(label, [0.5, 0.4], seed=seed, keep=keep) for seed in range(n_seeds)] for label in "ab"]
+        assert compare(*runs)[0].is_tested is is_tested

@@ -197,3 +197,10 @@ def test_flips_that_share_a_key_find_nothing_twice_and_nothing_wrong():
     assert len(table._probe(query, 0)) == 0
     assert table.buckets[table._probe(query, 2).row, 0].tolist() == [0b0101]
     assert table._probe(words[:1], 2).distance.tolist() == [2] * comb(12, 2)
+
+
+def test_the_size_of_an_index_grows_by_its_table(index, many):
+    codes = index.nbytes
+    assert codes == 12 * len(many)
+    index.search(many[:1], 1)
+    assert index.nbytes == codes + sum(array.nbytes for array in index._table.to_arrays().values())

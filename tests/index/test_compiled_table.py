@@ -140,3 +140,25 @@ def test_ids_take_four_bytes_until_one_needs_eight(rng):
     assert index._codes.ids.itemsize == 8
     assert index.ids.tolist() == list(range(2**32 - 10, 2**32 + 1))
     assert index.contains([2**32, 2**32 + 1, 5]).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("allowed", [None, np.arange(0, 10_400, 3)])
+def test_codes_added_after_the_table_was_built_are_found_without_a_new_one(rng, monkeypatch, allowed):
+    codes, queries = draw(rng, 10_400, 32), draw(rng, 5, 32)
+    index = BucketsIndex(32)
+    index.add(codes[:10_000])
+    index.search(queries, 1)
+    table = index._compiled
+    index.add(codes[10_000:])
+    index.remove([17, 10_201])
+    for found, call in (
+        (index.search(queries, 30, allowed=allowed), lambda exact: exact.search(queries, 30, allowed=allowed)),
+        (index.within(queries, 4, allowed=allowed), lambda exact: exact.within(queries, 4, allowed=allowed)),
+    ):
+
+        def after_removal(exact, call=call):
+            exact.remove([17, 10_201])
+            return call(exact)
+
+        assert same(found, by_numpy(codes, monkeypatch, after_removal))
+    assert index._compiled is table

@@ -138,6 +138,37 @@ def test_what_does_not_fit_is_refused():
         PairIndex(0, 0, get_index("exact"))
     with pytest.raises(InvalidInput, match="label bits, look bits or both"):
         CodePair(None, None)
+    with pytest.raises(InvalidInput, match="by must be one of both, label, look; got 'colour'"):
+        index.search(_draw(rng, 1, 16, 64), 1, by="colour")
+
+
+@pytest.mark.parametrize(("label_bits", "look_bits"), [(12, 64), (12, 0), (0, 64)])
+def test_an_index_says_what_it_holds(label_bits, look_bits):
+    index = PairIndex(label_bits, look_bits, get_index("buckets"))
+    index.add(_draw(np.random.default_rng(0), 5, label_bits, look_bits), np.arange(5))
+    assert index.name == ("buckets" if label_bits else "exact")
+    assert repr(index) == f"PairIndex(5 codes of {label_bits} label and {look_bits} look bits)"
+
+
+@pytest.mark.parametrize("by", ORDERS)
+@pytest.mark.parametrize("gone", [[4], list(range(0, 300, 2))])
+def test_removed_codes_are_not_found_by_either_code(by, gone):
+    rng = np.random.default_rng(0)
+    codes, query = _draw(rng, 300, 12, 64), _draw(rng, 1, 12, 64)
+    index, fresh = (PairIndex(12, 64, get_index("buckets")) for _ in range(2))
+    index.add(codes, np.arange(300))
+    index.search(query, 3)
+    index.remove(gone)
+    left = np.setdiff1d(np.arange(300), gone)
+    fresh.add(codes[left], left)
+    for k, radius in ((20, None), (None, None), (None, 30)):
+        found, expected = (one.search(query, k, by=by, radius=radius) for one in (index, fresh))
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.distances.tolist() == expected.distances.tolist()
+    assert index.contains([*gone[:1], left[0]]).tolist() == [False, True]
+    with pytest.raises(InvalidInput, match="1 of 2 ids are not in the index"):
+        index.remove([left[0], gone[0]])
+    assert len(index) == len(left)
 
 
 def test_a_near_copy_comes_before_an_image_with_the_same_label_bits():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ddsh.codes import BinaryCodes
 from ddsh.errors import ArtefactError
-from ddsh.index import BucketsIndex, ExactIndex, load_index, verify
+from ddsh.index import BucketsIndex, ExactIndex, _storage, load_index, verify
 
 
 def make(kind, count, seed=0):
@@ -229,3 +229,41 @@ def test_an_index_saved_by_an_earlier_release_is_loaded(tmp_path):
     assert index._table is not None
     ids, distances = index.search(index.codes_of([0]), 10).of(0)
     assert (ids.tolist(), distances.tolist()) == (expected["ids"], expected["distances"])
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """Let the first so many readers of a manifest find that the index was saved anew before they open its files."""
+    read = _storage.IndexManifest.open.__func__
+
+    def replace(n_times):
+        left = [n_times]
+
+        def read_and_replace(cls, folder):
+            manifest = read(cls, folder)
+            if left[0]:
+                left[0] -= 1
+                with monkeypatch.context() as patch:
+                    patch.setattr(_storage.IndexManifest, "open", classmethod(read))
+                    make(ExactIndex, 7).save(folder)
+            return manifest
+
+        monkeypatch.setattr(_storage.IndexManifest, "open", classmethod(read_and_replace))
+
+    return replace
+
+
+def test_an_index_that_is_replaced_while_it_is_opened_is_opened_again(folder, replaced):
+    replaced(2)
+    assert len(ExactIndex.load(folder)) == 7
+
+
+def test_an_index_that_is_replaced_all_the_time_is_given_up(folder, replaced):
+    replaced(100)
+    with pytest.raises(ArtefactError, match="is being replaced all the time; try again when no process saves to it"):
+        ExactIndex.load(folder)
+
+
+def test_a_file_of_another_type_is_refused_although_its_size_fits(folder):
+    np.save(file_of(folder, "ids"), np.arange(300, dtype="<i4"))
+    refuse(folder, r"ids-\w+\.npy holds int32 \(300,\); expected <u4 \(300,\)")
