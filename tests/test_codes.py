@@ -203,3 +203,26 @@ def test_a_pair_of_no_codes_or_of_different_numbers_is_refused():
         CodePair(None, None)
     with pytest.raises(InvalidInput, match="3 codes of label bits but 2 of look bits"):
         CodePair(pair(3).label, pair(2).look)
+
+
+@pytest.mark.parametrize(
+    ("n_mine", "n_others", "block_bytes", "sizes"),
+    [
+        (25, 10, 1000, [10, 10, 5]),
+        (25, 10, 1099, [10, 10, 5]),
+        (3, 10, 0, [1, 1, 1]),
+        (3, 10, 10_000, [3]),
+        (3, 0, 2, [2, 1]),
+        (0, 10, 1000, []),
+    ],
+)
+def test_blocks_of_distances_take_about_ten_bytes_for_a_pair(n_mine, n_others, block_bytes, sizes):
+    mine, others = (BinaryCodes(np.zeros((count, 1), np.uint8), 8) for count in (n_mine, n_others))
+    blocks = [(rows, block.shape) for rows, block in mine.hamming_blocks(others, block_bytes)]
+    assert [shape for _, shape in blocks] == [(size, n_others) for size in sizes]
+    assert [rows.stop for rows, _ in blocks] == np.cumsum(sizes).tolist()
+
+
+def test_distances_are_computed_in_blocks_of_four_megabytes():
+    mine, others = (BinaryCodes(np.zeros((count, 1), np.uint8), 8) for count in (50, 10_000))
+    assert next(mine.hamming_blocks(others))[0] == slice(0, 41)

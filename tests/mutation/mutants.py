@@ -2,7 +2,8 @@
 
 ``python tests/mutation/mutants.py [N] [MODULE...]`` tries N mutants of each module, evenly spaced; 0 is all. The
 modules are changed in a copy of the repository. The tests of a mutant run in a fork of this process, in which the
-libraries that they need are loaded already. Every mutant that no test notices is printed with its change.
+libraries that they need are loaded already; property tests try a few examples first, and all if no test fails. Every
+mutant that no test notices is printed with its change.
 """
 
 import difflib
@@ -21,9 +22,11 @@ import pytest
 from cosmic_ray.commands.init import _all_work_items
 from cosmic_ray.mutating import use_mutation
 from cosmic_ray.plugins import get_operator
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = "-x -q -p no:cacheprovider -p no:xdist -p no:cov -W ignore::pytest.PytestAssertRewriteWarning"
+QUICK = "--hypothesis-profile=quick"
 TESTS = {
     "codes": ("src/ddsh/codes.py", "tests/test_codes.py"),
     "labels": ("src/ddsh/labels.py", "tests/test_labels.py"),
@@ -37,6 +40,7 @@ def main() -> int:
     """Try mutants of the modules that the command line names, and print how many were noticed."""
     n_mutants = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     os.environ["OMP_NUM_THREADS"] = "1"
+    settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=10)
     sys.dont_write_bytecode = True  # two mutants of one second must not share bytecode
     with tempfile.TemporaryDirectory() as folder:
         for name in ("src", "tests", "pyproject.toml"):
@@ -56,7 +60,7 @@ def main() -> int:
                 (mutation,) = item.mutations
                 operator = get_operator(mutation.operator_name)(**getattr(mutation, "operator_args", {}))
                 with use_mutation(mutation.module_path, operator, mutation.occurrence) as (before, after):
-                    if after is None or run(tests, limit):
+                    if after is None or (run(f"{QUICK} {tests}", limit) and run(tests, limit)):
                         lines = difflib.unified_diff(before.split("\n"), (after or "").split("\n"), lineterm="", n=1)
                         print(module, *lines, sep="\n", flush=True)
                     else:
