@@ -96,6 +96,7 @@ def test_a_sparse_matrix_may_hold_explicit_zeros_and_repeated_entries():
         [[1], [1, 0]],
         [np.nan, 1.0],
         [1e300],
+        [2.0**53],  # the next whole number is the same float
         [[0, 2], [1, 0]],
         np.zeros((2, 2, 2)),
         np.array([None, "a"], object),

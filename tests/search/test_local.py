@@ -122,3 +122,16 @@ def test_a_snapshot_shows_one_state_and_may_be_nested(search, rng):
             assert store.count() == 18
         assert len(store.ids(-1, 100)) == 18
     assert len(search) == 19
+
+
+def test_the_folder_of_kept_images_is_flushed_before_their_entries_are_written(search, rng, monkeypatch):
+    flushed, before = [], len(search)
+
+    def flush(folder):
+        with ImageSearch.open(search.folder) as reader:
+            flushed.append((folder, len(reader)))
+
+    monkeypatch.setattr("ddsh.search.local.sync_folder", flush)
+    search.add([draw(rng, colour) for colour in ((210, 50, 40), (40, 60, 200))])
+    assert flushed == 2 * [(search.folder / "images", before)]
+    assert len(search) == before + 2
