@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddsh.codes import BinaryCodes
-from ddsh.index import BucketsIndex, ExactIndex, _engine
+from ddsh.errors import InvalidInput
+from ddsh.index import BucketsIndex, ExactIndex, _engine, _hashtable
 from ddsh.index._codes_by_id import to_words
 from ddsh.index._hashtable import HashTable, KeyMaker
 
@@ -204,3 +205,76 @@ def test_the_size_of_an_index_grows_by_its_table(index, many):
     assert codes == 12 * len(many)
     index.search(many[:1], 1)
     assert index.nbytes == codes + sum(array.nbytes for array in index._table.to_arrays().values())
+
+
+@pytest.mark.parametrize(
+    ("n_codes", "k", "radius", "n_levels"),
+    [
+        (4384, 10, 16, 3),  # 1 + 16 + 120 probes cost as much as comparing half of the codes
+        (4383, 10, 16, 2),
+        (2192, None, 2, 3),  # and those of all within two bits as much as comparing all
+        (2191, None, 2, 0),
+        (2192, None, 3, 0),
+        (4384, 10, 1, 2),
+    ],
+)
+def test_probes_may_cost_so_much_and_no_more(n_codes, k, radius, n_levels):
+    table = HashTable.build(np.arange(n_codes, dtype=np.uint64)[:, None], 16)
+    assert table._levels_to_probe(k, radius) == n_levels
+
+
+@pytest.mark.parametrize("n_codes", [1000, 1023, 1024])
+def test_the_filter_passes_every_key_of_the_table_and_few_others(rng, n_codes):
+    table = HashTable.build(np.arange(n_codes, dtype=np.uint64)[:, None], 32)
+    assert 8 * len(table.filter) == 32 * 2 ** n_codes.bit_length()
+    others = rng.integers(0, 1 << 64, 100_000, np.uint64)
+    first, last = _hashtable._first_bits, _hashtable._last_bits
+    passed = [table._has_bit(first, keys) & table._has_bit(last, keys) for keys in (table.by_key[0], others)]
+    assert passed[0].all()
+    assert 0 < passed[1].mean() < 1 / 200
+    assert np.bitwise_count(table.filter).sum() > 1.9 * n_codes
+
+
+def test_a_table_survives_its_arrays_and_others_are_refused(rng):
+    words = np.repeat(some_words(rng, 30, 70), 3, axis=0)
+    table = HashTable.build(words, 70)
+    arrays = table.to_arrays()
+    for old in (arrays, arrays | {name: arrays[name].astype(np.int64) for name in ("starts", "members")}):
+        restored = HashTable.from_arrays(old, words, 70)
+        assert restored.starts.dtype == restored.members.dtype == np.uint32
+        assert np.array_equal(restored.find(words, 5, 70).row, table.find(words, 5, 70).row)
+    for name, array in arrays.items():
+        for wrong in (array[1:], array.astype(np.float64), array[..., None]):
+            with pytest.raises(InvalidInput, match="the table of buckets is not one of 90 codes of 70 bits"):
+                HashTable.from_arrays(arrays | {name: wrong}, words, 70)
+
+
+@given(seed=st.integers(0, 1000), n_codes=st.integers(1, 60))
+def test_a_table_may_lose_rows_get_other_numbers_and_another_order(seed, n_codes):
+    rng = np.random.default_rng(seed)
+    words = some_words(rng, n_codes, 5)
+    table = HashTable.build(words, 5)
+    assert table.is_compact == (2 * len(np.unique(words)) <= n_codes)
+    kept, order = rng.random(n_codes) < 0.6, rng.permutation(len(table))
+    rows = rng.permutation(n_codes)
+    changed = table.restricted(kept).reordered(order)
+    assert np.array_equal(changed.buckets, table.buckets[order])
+    for bucket, code in enumerate(changed.buckets[:, 0]):
+        members = changed.members[changed.starts[bucket] : changed.starts[bucket + 1]]
+        assert members.tolist() == np.flatnonzero(kept & (words[:, 0] == code)).tolist()
+    assert changed.renumbered(rows).members.tolist() == rows[changed.members].tolist()
+    assert table.reordered(np.arange(len(table))) is table
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1000), k=st.sampled_from([None, 1, 7, 40]), radius=st.integers(0, 12))
+def test_a_table_finds_what_its_definition_says(seed, k, radius):
+    rng = np.random.default_rng(seed)
+    words, queries = some_words(rng, 400, 12)[rng.integers(0, 400, 900)], some_words(rng, 4, 12)
+    found = HashTable.build(words, 12).find(queries, k, radius)
+    distances = np.bitwise_count(queries[:, None, 0] ^ words[None, :, 0]).astype(int)
+    expected = []
+    for query, near in enumerate(distances):
+        order = np.lexsort((np.arange(900), near))
+        expected += [(query, row, near[row]) for row in order[near[order] <= radius][:k].tolist()]
+    assert list(zip(found.query.tolist(), found.row.tolist(), found.distance.tolist(), strict=True)) == expected
