@@ -30,7 +30,7 @@ QUICK = "--hypothesis-profile=quick"
 TESTS = {
     "codes": ("src/ddsh/codes.py", "tests/test_codes.py"),
     "labels": ("src/ddsh/labels.py", "tests/test_labels.py"),
-    "metrics": ("src/ddsh/evaluation/metrics.py", "tests/evaluation/test_counts.py tests/evaluation/test_scores.py"),
+    "metrics": ("src/ddsh/evaluation/metrics.py", "tests/evaluation/test_metrics.py tests/evaluation/test_scores.py"),
     "hashtable": ("src/ddsh/index/_hashtable.py", "tests/index/test_buckets.py tests/index/test_compiled_table.py"),
     "bqp": ("src/ddsh/methods/_bqp.py", "tests/methods/test_bqp.py"),
 }
