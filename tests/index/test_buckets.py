@@ -281,3 +281,22 @@ def test_a_table_finds_what_its_definition_says(seed, k, radius):
         order = np.lexsort((np.arange(900), near))
         expected += [(query, row, near[row]) for row in order[near[order] <= radius][:k].tolist()]
     assert list(zip(found.query.tolist(), found.row.tolist(), found.distance.tolist(), strict=True)) == expected
+
+
+def test_so_many_keys_are_looked_up_at_a_time_that_memory_stays_small(rng, monkeypatch):
+    asked, look_up = [], HashTable._has_bit
+
+    def counted(table, point, keys):
+        asked.append(keys.size)
+        return look_up(table, point, keys)
+
+    monkeypatch.setattr(HashTable, "_has_bit", counted)
+    words = some_words(rng, 600, 16)
+    table = HashTable.build(words, 16)
+    assert len(table._probe(words, 0)) >= 600
+    assert asked[0] == 600
+    asked.clear()
+    table._probe(words, 2)
+    n_flips = comb(16, 2)
+    assert sorted(asked)[-2:] == [2**15 // n_flips * n_flips] * 2
+    assert sum(asked[::2]) == 600 * n_flips
