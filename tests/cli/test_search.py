@@ -65,6 +65,14 @@ def test_indexing_again_goes_on_and_another_model_is_refused(ddsh, fails_in_one_
     )
 
 
+def test_adding_broken_files_alone_fails_and_changes_nothing(ddsh, fails_in_one_line, index, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.png").write_text("no image")
+    before = ddsh("index", "info", index).stdout
+    fails_in_one_line(ddsh("index", "add", index, tmp_path / "broken"), "None of the images can be read")
+    assert ddsh("index", "info", index).stdout == before
+
+
 def test_images_are_added_removed_and_noticed_when_they_go(ddsh, fails_in_one_line, index, photos, tmp_path):
     mine = shutil.copytree(photos, tmp_path / "mine")
     Image.new("RGB", (12, 12), "teal").save(mine / "dog" / "new.png")

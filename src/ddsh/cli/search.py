@@ -126,6 +126,7 @@ def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
     """Add images to an index and print a report."""
     from ddsh.cli.display import show_added
     from ddsh.cli.progress import Progress
+    from ddsh.errors import DataError
 
     reports = []
     for source in sources:
@@ -135,6 +136,8 @@ def _add(index: "ImageSearch", sources: list[ImageSource]) -> None:
             )
     show_added(reports, [skipped for source in sources for skipped in source.skipped])
     typer.echo(_summary(index))
+    if not any(report.added or report.known or report.moved or report.changed for report in reports):
+        raise DataError("None of the images can be read, so none was added; the list above says why.")
 
 
 def _summary(index: "ImageSearch") -> str:
