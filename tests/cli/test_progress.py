@@ -99,7 +99,7 @@ def test_an_experiment_shows_runs_current_run_and_time_left(capsys):
         progress.on_fail(RUNS[1], "it\ndiverged")
     out, err = capsys.readouterr()
     assert out == "1 of 4 results exist\n"
-    assert err.startswith("ddsh: Runs: 0 of 3 done, 0:00:0")
+    assert err.startswith("ddsh: Runs: 0 of 3 done, 0:01:30 left; "), "the time that the training itself has left"
     assert "left; lsh, 8 bits, seed 1, epoch 1 of 4, loss 0.2500" in err
     assert "ddsh: lsh, 8 bits, seed 1: it diverged\n" in err
 

@@ -189,7 +189,7 @@ class ExperimentProgress(Progress):
 
     def on_step(self, step: "TrainingStep") -> None:
         """Show a step of the training of a network."""
-        self._show(step.done / step.total, f"{self._run}, {_describe_step(step)}")
+        self._show(step.done / step.total, f"{self._run}, {_describe_step(step)}", step.seconds_left)
 
     def on_end(self, result: "Result") -> None:
         """Print the score of a run."""
@@ -205,10 +205,16 @@ class ExperimentProgress(Progress):
         self._n_ended += 1
         self._show(0.0, "")
 
-    def _show(self, part: float, current: str) -> None:
-        """Show the runs that ended and the part of the current one; runs are assumed to take equal time."""
+    def _show(self, part: float, current: str, current_left: float = 0.0) -> None:
+        """Show the runs that ended and the part of the current one.
+
+        Runs are assumed to take equal time, but the current one no less than it says itself.
+        """
         done = self._n_ended + part
         elapsed = self.elapsed - self._planned
-        left = f", {format_time(elapsed * (self._n_missing - done) / done)} left" if done else ""
+        left = ""
+        if done:
+            seconds = elapsed * (self._n_missing - done) / done
+            left = f", {format_time(max(seconds, current_left))} left"
         now = f"; {current}" if current else ""
         self.update(done, self._n_missing, f"{self._n_ended} of {self._n_missing} done{left}{now}")
