@@ -65,11 +65,14 @@ def test_indexing_again_goes_on_and_another_model_is_refused(ddsh, fails_in_one_
     )
 
 
-def test_adding_broken_files_alone_fails_and_changes_nothing(ddsh, fails_in_one_line, index, tmp_path):
+def test_adding_broken_files_alone_fails_and_changes_nothing(ddsh, index, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_text("no image")
     before = ddsh("index", "info", index).stdout
-    fails_in_one_line(ddsh("index", "add", index, tmp_path / "broken"), "None of the images can be read")
+    outcome = ddsh("index", "add", index, tmp_path / "broken")
+    assert outcome.returncode == 2
+    assert "a.png: not a JPEG, PNG" in outcome.stdout
+    assert outcome.stderr == "ddsh: None of the images can be read, so none was added; the list above says why.\n"
     assert ddsh("index", "info", index).stdout == before
 
 
