@@ -17,8 +17,8 @@ _BLOCK = 128
 _COST_OF_A_PROBE = 32
 """Cost of one look into a hash table, in codes that a scan compares in the same time."""
 
-_COST_OF_A_RING = 256
-"""Cost of visiting a ring, in the same unit."""
+_COST_OF_RINGS = 256
+"""Cost of visiting the rings of a centre, in the same unit."""
 
 _CHUNK = 32 * _BLOCK
 """Codes that many queries are compared with before the next ones, so that they stay in the cache."""
@@ -26,8 +26,8 @@ _CHUNK = 32 * _BLOCK
 _FEW = 8
 """Rows that are copied in less time than it takes to prepare the copy of many."""
 
-_DIGIT = 11
-"""Bits of a digit when rows are sorted by counting."""
+_DIGIT = 12
+"""Most bits of a digit when rows are sorted by counting."""
 
 MAX_EQUAL = 64
 """Most equal codes in a hash table without buckets, because each of them has a slot."""
@@ -379,7 +379,7 @@ def fill_rings(codes, centres, n_bits, rings):
 
 @_inner
 def _sort_rows(rows, spare):
-    """Sort different rows; `spare` has room for as many."""
+    """Sort rows; `spare` has room for as many."""
     if len(rows) <= 64:
         for place in range(1, len(rows)):
             row = rows[place]
@@ -388,35 +388,25 @@ def _sort_rows(rows, spare):
                 place -= 1
             rows[place] = row
         return
-    largest = rows.max()
-    if largest >> 6 < 2 * len(rows):  # as they are different, a bitmap sorts them
-        words = np.zeros((largest >> 6) + 1, np.uint64)
-        for row in rows:
-            words[row >> 6] |= _ONE << np.uint64(row & 63)
-        place = 0
-        for number in range(len(words)):
-            bits = words[number]
-            while bits != 0:
-                lowest = bits & (~bits + _ONE)
-                rows[place] = (number << 6) + np.int64(_popcount(lowest - _ONE))
-                place += 1
-                bits ^= lowest
-        return
+    largest, n_bits = rows.max(), 1
+    while largest >> n_bits > 0:
+        n_bits += 1
+    n_passes = (n_bits + _DIGIT - 1) // _DIGIT
+    width = (n_bits + n_passes - 1) // n_passes
+    mask = (1 << width) - 1
     source, target = rows, spare[: len(rows)]
-    shift, n_passes = 0, 0
-    while largest >> shift > 0:
-        starts = np.zeros((1 << _DIGIT) + 1, np.int64)
+    for digit in range(n_passes):
+        shift = digit * width
+        starts = np.zeros((1 << width) + 1, np.int64)
         for row in source:
-            starts[((row >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
-        for digit in range(1 << _DIGIT):
-            starts[digit + 1] += starts[digit]
+            starts[((row >> shift) & mask) + 1] += 1
+        for value in range(mask):
+            starts[value + 1] += starts[value]
         for row in source:
-            digit = (row >> shift) & ((1 << _DIGIT) - 1)
-            target[starts[digit]] = row
-            starts[digit] += 1
+            value = (row >> shift) & mask
+            target[starts[value]] = row
+            starts[value] += 1
         source, target = target, source
-        shift += _DIGIT
-        n_passes += 1
     if n_passes & 1:
         rows[:] = source
 
@@ -552,31 +542,46 @@ def _n_in_rings(table, n_bits, to_centres, gap):
 
 
 @_inner
+def _limit_by_centres(table, skip, n_bits, to_centres, room, nearest, radius):
+    """Return the distance, at most `radius`, within which the buckets of the centres alone hold `room` rows."""
+    starts, members = table[2], table[3]
+    at_distance, limit, inside = np.zeros(n_bits + 1, np.int64), radius, 0
+    for centre in range(len(to_centres)):
+        if nearest <= to_centres[centre] <= radius:
+            bucket = _ring(table, n_bits, centre, 0)[0]
+            n_rows = _count_rows(bucket, starts, members, skip, room)
+            at_distance[to_centres[centre]] += n_rows
+            inside += n_rows
+    while inside - at_distance[limit] >= room:
+        inside -= at_distance[limit]
+        limit -= 1
+    return limit
+
+
+@_inner
 def _find_buckets(table, skip, query, n_bits, to_centres, room, nearest, radius, near, near_distance):
     """Find the buckets that hold the `room` nearest rows, ties included, at distances from `nearest` to `radius`.
 
     A code at distance ``e`` from a centre, which is at distance ``d`` from the query, is ``abs(d - e)`` from the query
-    or further. So the rings around the centres are visited by increasing ``abs(d - e)``, up to the limit.
+    or further. So only the rings of a centre from ``d - limit`` to ``d + limit`` are visited, which lie side by side;
+    those of near centres come first, because they lower the limit.
 
     Returns how many there are and the largest distance that counts; further ones may be among them.
     """
     at_distance, places = np.zeros(n_bits + 1, np.int64), np.empty(_BLOCK + 1, np.int64)
-    state = (radius, 0, 0)
     if len(to_centres) == 0:
+        state = (radius, 0, 0)
         n_codes = len(table[1])
         state = _visit(0, n_codes, table, skip, query, room, nearest, at_distance, places, near, near_distance, state)
         return state[2], state[0]
-    gap = 0
-    while gap <= state[0]:
-        for centre in range(len(to_centres)):
-            for side in range(2 if gap > 0 else 1):
-                distance = to_centres[centre] + (gap if side == 1 else -gap)
-                first, last = _ring(table, n_bits, centre, distance)
-                if first < last:
-                    state = _visit(
-                        first, last, table, skip, query, room, nearest, at_distance, places, near, near_distance, state
-                    )
-        gap += 1
+    state = (_limit_by_centres(table, skip, n_bits, to_centres, room, nearest, radius), 0, 0)
+    for centre in np.argsort(to_centres):
+        inner, outer = max(0, to_centres[centre] - state[0]), min(n_bits, to_centres[centre] + state[0])
+        first, last = _ring(table, n_bits, centre, inner)[0], _ring(table, n_bits, centre, outer)[1]
+        if first < last:
+            state = _visit(
+                first, last, table, skip, query, room, nearest, at_distance, places, near, near_distance, state
+            )
     return state[2], state[0]
 
 
@@ -661,8 +666,8 @@ def table_within(table, skip, query, n_bits, radius):
     for level in range(min(radius, 2) + 1):
         size += _n_probes(n_bits, level)
     cost = _COST_OF_A_PROBE * codes.shape[1] * size
-    n_rings = len(to_centres) * (2 * radius + 1)
-    if radius > 2 or cost > _n_in_rings(table, n_bits, to_centres, radius) + _COST_OF_A_RING * n_rings:
+    scanned = _n_in_rings(table, n_bits, to_centres, radius) + _COST_OF_RINGS * len(to_centres)
+    if radius > 2 or cost > scanned:
         near, near_distance = np.empty(len(codes), np.uint32), np.empty(len(codes), np.uint16)
         count, _ = _find_buckets(table, skip, query, n_bits, to_centres, _ALL, 0, radius, near, near_distance)
     else:
