@@ -55,15 +55,9 @@ def test_a_server_is_read_through_its_address(photos):
     port = free_port()
     command = [sys.executable, "-m", "pyftpdlib", "-i", "127.0.0.1", "-p", str(port), "-d", str(photos.parent)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    address, deadline = f"ftp://127.0.0.1:{port}", time.monotonic() + 60
+    address = f"ftp://127.0.0.1:{port}"
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_for(port)
         found = read(find_shards(f"{address}/photos"))
     finally:
         server.kill()
@@ -77,6 +71,18 @@ def free_port():
         return free.getsockname()[1]
 
 
+def wait_for(port):
+    """Return as soon as a server listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.fixture
 def s3(monkeypatch):
     """A server that speaks S3, with the settings of fsspec that lead to it."""
@@ -87,15 +93,8 @@ def s3(monkeypatch):
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("DEFAULT_REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
-    deadline = time.monotonic() + 60
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_for(port)
         monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": f"http://127.0.0.1:{port}"})
         yield fsspec.filesystem("s3")
     finally:
