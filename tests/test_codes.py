@@ -75,6 +75,11 @@ def test_padding_bits_must_be_zero():
 def test_packed_codes_of_another_width_are_refused():
     with pytest.raises(InvalidInput, match=r"shape \(n, 2\)"):
         BinaryCodes(np.zeros((3, 3), np.uint8), 12)
+    for shape in ((2,), (3, 2, 1)):
+        with pytest.raises(InvalidInput, match=r"shape \(n, 2\)"):
+            BinaryCodes(np.zeros(shape, np.uint8), 12)
+    with pytest.raises(InvalidInput, match="got int64"):
+        BinaryCodes(np.zeros((3, 2), np.int64), 12)
 
 
 def test_codes_of_different_lengths_are_not_compared():
@@ -179,7 +184,7 @@ def pair(n_items=3, label_bits=5, look_bits=12, seed=0):
     return CodePair(*(BinaryCodes.from_bits(each) if each.shape[1] else None for each in (label, look)))
 
 
-@pytest.mark.parametrize(("label_bits", "look_bits"), [(5, 12), (5, 0), (0, 12)])
+@pytest.mark.parametrize(("label_bits", "look_bits"), [(5, 12), (9, 12), (5, 0), (0, 12)])
 def test_pairs_are_split_stacked_and_selected(label_bits, look_bits):
     codes = pair(3, label_bits, look_bits)
     parts = [each.packed for each in (codes.label, codes.look) if each is not None]
@@ -203,6 +208,14 @@ def test_a_pair_of_no_codes_or_of_different_numbers_is_refused():
         CodePair(None, None)
     with pytest.raises(InvalidInput, match="3 codes of label bits but 2 of look bits"):
         CodePair(pair(3).label, pair(2).look)
+    with pytest.raises(InvalidInput, match="2 codes of label bits but 3 of look bits"):
+        CodePair(pair(2).label, pair(3).look)
+
+
+def test_the_codes_of_a_pair_are_not_replaced():
+    codes = pair()
+    with pytest.raises(AttributeError, match="cannot assign"):
+        codes.look = None
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,8 @@ def test_one_hot_matrices_and_vectors_agree(rng):
         [True, False],
         ["cat", "dog"],
         np.array(["a", "b"], object),
+        np.array([107.0, 2.0**53 - 1]),
+        [2**53, 2**60],
     ],
 )
 def test_labels_are_read_in_the_forms_people_have(values):
@@ -99,6 +101,7 @@ def test_a_sparse_matrix_may_hold_explicit_zeros_and_repeated_entries():
         [2.0**53],  # the next whole number is the same float
         [[0, 2], [1, 0]],
         np.zeros((2, 2, 2)),
+        np.array(5),
         np.array([None, "a"], object),
         np.array([[["a"]]]),
         np.array([b"a"]),
@@ -126,6 +129,7 @@ def test_the_repr_has_the_sizes():
 
 
 def test_a_matrix_of_pairs_must_be_square():
+    assert len(PairLabels(sparse.csr_array((300, 300)))) == 300
     with pytest.raises(InvalidInput, match=r"square; got \(2, 3\)"):
         PairLabels(sparse.csr_array(np.ones((2, 3))))
 
@@ -150,6 +154,16 @@ def test_a_stratified_draw_keeps_the_share_of_each_class():
     both = as_labels(np.array([[1, 1, 0]] * 10 + [[0, 1, 0]] * 30 + [[0, 0, 1]] * 60))
     drawn = both.take(draw_stratified(both, 10, np.random.default_rng(0)))
     assert drawn.counts() == {0: 1, 1: 4, 2: 6}
+
+
+@given(matrices, st.data())
+def test_a_stratified_draw_has_as_many_rows_as_were_wanted(matrix, data):
+    n_rows = data.draw(st.integers(0, len(matrix)))
+    assert draw_stratified(as_labels(matrix), n_rows, np.random.default_rng(0)).sum() == n_rows
+
+
+def test_a_stratified_draw_of_many_small_classes_is_filled_up():
+    assert draw_stratified(as_labels(np.arange(10)), 4, np.random.default_rng(0)).sum() == 4
 
 
 def test_pairs_say_which_items_are_similar_and_have_no_classes():

@@ -204,7 +204,7 @@ class MultiLabels(Labels):
 
     def having(self, label: Any) -> NDArray[np.bool_]:  # noqa: ANN401
         """Return a mask of the rows that have the class of column `label`."""
-        result: NDArray[np.bool_] = self.matrix[:, [label]].toarray()[:, 0] > 0
+        result: NDArray[np.bool_] = self.matrix[:, [label]].toarray().ravel().astype(np.bool_)
         return result
 
     def labelled(self) -> NDArray[np.bool_]:
@@ -214,7 +214,7 @@ class MultiLabels(Labels):
 
     def counts(self) -> dict[Any, int]:
         """Return the number of rows of each class."""
-        totals = np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
+        totals = np.bincount(self.matrix.indices)
         return {int(label): int(totals[label]) for label in self.classes()}
 
     def to_array(self) -> NDArray[Any]:
@@ -334,7 +334,7 @@ def as_labels(labels: LabelsLike) -> Labels:
             )
         array = array.astype(np.str_)
     if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
+        array = array.ravel()
     if array.ndim == 1:
         return SingleLabels(_single(array))
     if array.ndim == 2 and array.dtype.kind in "biuf":
