@@ -739,7 +739,11 @@ def _enter_rings(
     bucket = start
     while block < last:
         if has_buckets:
-            above = stop
+            step = 1
+            while bucket + step < stop and starts[bucket + step] <= block:
+                bucket += step
+                step <<= 1
+            above = min(bucket + step, stop)
             while above - bucket > 1:
                 middle = (bucket + above) >> 1
                 if starts[middle] <= block:
@@ -825,7 +829,7 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, distances,
         return _enter_rings(
             0, n_codes, 0, table, looks, skip, label_query, look_query, distances, radius, first, places, best, count
         )
-    gap = 0
+    order, gap = np.argsort(to_centres), 0
     while gap <= n_bits:
         limit, furthest_gap = _look_limit(gap, distances, radius, best, count), gap
         if limit < 0:
@@ -833,7 +837,7 @@ def pair_nearest(table, n_bits, looks, skip, label_query, look_query, distances,
         # Where only near copies can count, that is up to `near_label`: the rings of a centre lie side by side.
         if 0 < gap < near_label and limit < far_look:
             furthest_gap = near_label
-        for centre in range(len(to_centres)):
+        for centre in order:
             for side in range(2 if gap > 0 else 1):
                 distance = to_centres[centre]
                 inner = max(0, distance - furthest_gap) if side == 0 else distance + gap
