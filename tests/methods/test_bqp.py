@@ -490,8 +490,9 @@ def test_a_slope_of_the_wrong_shape_and_an_unknown_context_are_refused(rng):
         code_omega(*blocks, solver="local", rng=rng, context="other")
 
 
-def test_weights_of_points_weigh_their_pairs(rng):
-    B_omega, B_gamma, S_omega, S_gamma = _blocks(rng, 5, 6, 4)
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_of_points_weigh_their_pairs(seed):
+    B_omega, B_gamma, S_omega, S_gamma = _blocks(np.random.default_rng(seed), 5, 6, 4)
     weights = np.array([3, 1, 2, 1, 1])
     often = np.repeat(np.arange(5), weights)
     found = code_omega(
