@@ -38,6 +38,12 @@ def test_items_without_a_label_are_similar_to_none_and_belong_to_no_class(left, 
     assert labelled.similar(labelled).tolist() == as_labels(labelled.to_array()).similar(labelled).tolist()
 
 
+def test_an_item_without_a_label_is_similar_to_none_whose_label_has_the_same_number():
+    without, with_label = SingleLabels(np.array([-1, 1]), missing=-1), as_labels([-1, 1])
+    assert without.similar(with_label).tolist() == [[False, False], [False, True]]
+    assert with_label.similar(without).tolist() == [[False, False], [False, True]]
+
+
 @given(matrices)
 def test_rows_of_zeros_are_the_ones_without_a_label(matrix):
     assert as_labels(matrix).labelled().tolist() == matrix.any(axis=1).tolist()
@@ -129,7 +135,7 @@ def test_the_repr_has_the_sizes():
 
 
 def test_a_matrix_of_pairs_must_be_square():
-    assert len(PairLabels(sparse.csr_array((300, 300)))) == 300
+    assert len(PairLabels(sparse.csr_array(np.ones((300, 300))))) == 300
     with pytest.raises(InvalidInput, match=r"square; got \(2, 3\)"):
         PairLabels(sparse.csr_array(np.ones((2, 3))))
 
