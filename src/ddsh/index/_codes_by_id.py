@@ -148,9 +148,9 @@ def to_words(codes: BinaryCodes) -> Words:
     """Return codes as 64-bit words, shape (n, n_words)."""
     packed = codes.packed
     if len(packed) == 1:  # most searches have one query, where this takes half of the time
-        content = packed.tobytes()
-        padded_content = bytearray(content.ljust((len(content) + 7) // 8 * 8, b"\0"))  # kernels take writable arrays
-        return np.frombuffer(padded_content, _WORD).astype(np.uint64, copy=False).reshape(1, -1)
+        n_words = (packed.shape[1] + 7) // 8
+        words: Words = np.ndarray((1, n_words), _WORD, packed.tobytes().ljust(8 * n_words, b"\0"))
+        return words if _WORD.isnative else words.astype(np.uint64)
     padded = np.zeros((len(packed), (packed.shape[1] + 7) // 8 * 8), np.uint8)
     padded[:, : packed.shape[1]] = packed
     return padded.view("<u8").astype(np.uint64, copy=False)

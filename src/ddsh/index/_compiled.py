@@ -42,7 +42,7 @@ _INT = types.int64
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _NUMBERS = types.Array(types.uint32, 1, "C", readonly=True)
 _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
-_CODE = types.Array(types.uint64, 1, "C")
+_CODE = types.Array(types.uint64, 1, "C", readonly=True)
 _OUT_NUMBERS = types.Array(types.uint32, 1, "C")
 _OUT_INTEGERS = types.Array(types.int64, 1, "C")
 _FOUND = types.Tuple((_OUT_INTEGERS, _OUT_INTEGERS))

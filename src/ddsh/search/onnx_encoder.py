@@ -66,7 +66,10 @@ class OnnxEncoder:
 
         assert manifest.backbone is not None, "a model with look bits has a backbone"
         self._backbone, self._look, self._has_labels = Backbone(**manifest.backbone), look, manifest.method is not None
-        self._session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        # Threads that wait by spinning take the time from those that decode the next images.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     @classmethod
     def open(cls, folder: Path) -> Self | None:
