@@ -17,8 +17,10 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from ddsh.errors import BrokenImage, DdshError, InvalidInput, UnknownName
@@ -174,7 +176,17 @@ async def get_state(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(get_state)]
 
 
-async def search_again(parameters: Annotated[RepeatedSearchParameters, Query()], state: State) -> Response:
+def read_search(request: Request) -> RepeatedSearchParameters:
+    """Read the query parameters of a search; reading them one by one takes FastAPI as long as a search."""
+    given = request.query_params
+    values = {name: given.getlist(name) if name == "label" else given[name] for name in given}
+    try:
+        return RepeatedSearchParameters.model_validate(values)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+async def search_again(parameters: Annotated[RepeatedSearchParameters, Depends(read_search)], state: State) -> Response:
     """Find the images most similar to an image of the index, which is itself the first, or to an earlier query."""
 
     def search() -> Response:

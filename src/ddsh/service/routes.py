@@ -6,7 +6,15 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import FileResponse
 
 from ddsh.service import handlers
-from ddsh.service.schemas import AddResponse, ErrorResponse, ImageIds, LabelsRequest, SearchResponse
+from ddsh.service.schemas import (
+    AddResponse,
+    ErrorResponse,
+    ImageIds,
+    LabelsRequest,
+    RepeatedSearchParameters,
+    SearchResponse,
+    describe_query,
+)
 from ddsh.service.security import require_token
 from ddsh.service.uploads import REQUEST_BODY, describe_json
 
@@ -21,7 +29,9 @@ _TOKEN = [Depends(require_token)]
 
 router = APIRouter(responses=_ERRORS)
 
-router.get("/search", tags=["search"], response_model=SearchResponse)(handlers.search_again)
+router.get(
+    "/search", tags=["search"], response_model=SearchResponse, openapi_extra=describe_query(RepeatedSearchParameters)
+)(handlers.search_again)
 router.post("/search", tags=["search"], response_model=SearchResponse, openapi_extra=_UPLOAD)(handlers.search_by_upload)
 router.get("/info", tags=["search"])(handlers.get_info)
 router.get("/samples", tags=["search"])(handlers.get_samples)

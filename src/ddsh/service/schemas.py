@@ -46,6 +46,7 @@ __all__ = [
     "SearchParameters",
     "SearchResponse",
     "ThumbnailParameters",
+    "describe_query",
 ]
 
 MAX_LISTED_LABELS = 1000
@@ -114,6 +115,16 @@ class RepeatedSearchParameters(SearchParameters):
         if (self.id is None) == (self.query is None):
             raise ValueError("give id or query, one of them")
         return self
+
+
+def describe_query(model: type[BaseModel]) -> dict[str, Any]:
+    """Return what OpenAPI says of the query parameters of a model."""
+    properties = model.model_json_schema()["properties"]
+    parameters = [
+        {"name": name, "in": "query", "required": False, "description": schema["description"], "schema": schema}
+        for name, schema in properties.items()
+    ]
+    return {"parameters": parameters}
 
 
 class ThumbnailParameters(BaseModel):
