@@ -176,8 +176,8 @@ async def get_state(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(get_state)]
 
 
-def read_search(request: Request) -> RepeatedSearchParameters:
-    """Read the query parameters of a search; reading them one by one takes FastAPI as long as a search."""
+async def read_search(request: Request) -> RepeatedSearchParameters:
+    """Read the query parameters of a search; FastAPI, which reads them one by one, takes as long as the search."""
     given = request.query_params
     values = {name: given.getlist(name) if name == "label" else given[name] for name in given}
     try:
