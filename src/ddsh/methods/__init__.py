@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ddsh.methods.klsh import KLSH
     from ddsh.methods.ksh import KSH
     from ddsh.methods.lfh import LFH
-    from ddsh.methods.losses import HingeLoss, L2Loss, LogisticLoss, PairLoss
+    from ddsh.methods.losses import HingeLoss, L2Loss, LogisticLoss, PairLoss, TripletLoss
     from ddsh.methods.lsh import LSH
     from ddsh.methods.nhl import NHL
     from ddsh.methods.ninh import NINH
@@ -84,7 +84,7 @@ else:
             "klsh": ["KLSH"],
             "ksh": ["KSH"],
             "lfh": ["LFH"],
-            "losses": ["HingeLoss", "L2Loss", "LogisticLoss", "PairLoss"],
+            "losses": ["HingeLoss", "L2Loss", "LogisticLoss", "PairLoss", "TripletLoss"],
             "lsh": ["LSH"],
             "nhl": ["NHL"],
             "ninh": ["NINH"],
@@ -150,6 +150,7 @@ __all__ = [
     "SemanticHashing",
     "Training",
     "TrainingStep",
+    "TripletLoss",
     "TwoStepHasher",
     "get_method",
     "joined",

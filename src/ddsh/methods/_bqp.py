@@ -23,6 +23,9 @@ Signs: TypeAlias = NDArray[np.int8]
 Slope: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 """Half the difference of a pair loss between inner products g + 1 and g - 1, for arrays of g and of similarities."""
 
+Terms: TypeAlias = Callable[[NDArray[Any], list[int], int], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Q and p of a bit, from the codes, the bits that are fixed, and the bit."""
+
 MAX_EXACT = 20
 """Maximum number of variables for ``"exact"``."""
 
@@ -108,6 +111,7 @@ def code_omega(
     solver: Solver,
     rng: np.random.Generator,
     slope: Slope | None = None,
+    terms: Terms | None = None,
     linear: NDArray[Any] | None = None,
     weights: NDArray[Any] | None = None,
     context: Context,
@@ -131,6 +135,8 @@ def code_omega(
     slope : callable, optional
         (l(g + 1, s) - l(g - 1, s)) / 2 of a pair loss l(g, s), for arrays of inner products g and of similarities s;
         returns an array of their shape. By default the loss is (c s - g)^2, which needs no n x m work per bit.
+    terms : callable, optional
+        Q and p of a bit in place of those of pairs, from the codes, the bits that are fixed, and the bit.
     linear : ndarray, shape (m, c), optional
         Added to the linear term of each bit.
     weights : ndarray, shape (m,), optional
@@ -157,7 +163,9 @@ def code_omega(
         fixed = codes[:, known]
         # Q and p of a bit, the text after Eq. (4). They weigh as Eq. (3) does: with all other bits fixed, a pair's loss
         # is constant + slope * b_i b_j, b'Qb sums it over ordered pairs in Omega and b'p once over Omega x Gamma.
-        if slope is None:
+        if terms is not None:
+            Q, p = terms(codes, known, bit)
+        elif slope is None:
             Q, p = -2 * (wanted - fixed @ fixed.T), -2 * (pull[:, bit] - fixed @ gram[known, bit])
         else:  # any pair loss (Lin et al., ICCV 2013, which the paper follows)
             Q = _checked_slopes(slope, fixed @ fixed.T, among)

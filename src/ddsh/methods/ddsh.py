@@ -17,13 +17,14 @@ from torch.nn import functional
 from ddsh.backbones import Backbone
 from ddsh.errors import InvalidInput, UnknownName
 from ddsh.labels import Labels, MultiLabels, draw_stratified
-from ddsh.methods._bqp import Context, Solver, code_omega, full_objective
+from ddsh.methods._bqp import Context, Slope, Solver, Terms, code_omega, full_objective
 from ddsh.methods._deep import DeepHasher, Rows
 from ddsh.methods._label_codes import codes_of_labels
 from ddsh.methods._similarity import Dissimilar, Multilabel, Sampling, Start, check_choices, similarity
+from ddsh.methods._triplets import draw_triplets, triplet_terms
 from ddsh.methods.base import MethodCard, SearchRange
 from ddsh.methods.cosdish import COSDISH
-from ddsh.methods.losses import L2Loss, PairLoss, as_loss, describe_loss
+from ddsh.methods.losses import L2Loss, Loss, PairLoss, as_loss, describe_loss
 from ddsh.methods.training import Training
 
 __all__ = ["DDSH", "DDSH0", "DDSHMAC", "PRESETS", "Preset"]
@@ -194,8 +195,8 @@ class DDSH(DeepHasher):
         the gradient of its pairs. The optimum is the same up to the ridge, but the pairs' gradient moves each direction
         of the code by the variance of Omega's codes along it, so that bits which agree on most images learn fast and
         all others slowly. 0 trains on pairs, as in the paper.
-    loss : {"l2", "logistic", "hinge"}, dict or PairLoss
-        The loss on pairs; the paper's is L2.
+    loss : {"l2", "logistic", "hinge", "triplet"}, dict, PairLoss or TripletLoss
+        The loss on pairs, of which the paper's is L2, or on triplets, which the same discrete step solves.
     backbone : str or Backbone
         The network to train.
     training : Training, optional
@@ -243,7 +244,7 @@ class DDSH(DeepHasher):
         warm_up: int | None = None,
         multilabel: Multilabel | None = None,
         ridge: float | None = None,
-        loss: str | Mapping[str, Any] | PairLoss = "l2",
+        loss: str | Mapping[str, Any] | Loss = "l2",
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,
@@ -339,7 +340,7 @@ class DDSH(DeepHasher):
     def _begin_fit(self, labels: Labels) -> None:
         super()._begin_fit(labels)
         self._settings = self.settings()
-        self._pair_loss = as_loss(self.loss)
+        self._code_loss = as_loss(self.loss)
         n_omega = self._settings.n_omega
         if n_omega >= len(labels):
             raise InvalidInput(
@@ -382,15 +383,23 @@ class DDSH(DeepHasher):
         linear: NDArray[np.float64] | None = None,
     ) -> NDArray[np.int8]:
         """Return new codes of Omega, bit by bit."""
-        loss = self._pair_loss
+        loss, B_gamma = self._code_loss, self._B[gamma]
+        slope: Slope | None = None
+        terms: Terms | None = None
+        if not isinstance(loss, PairLoss):
+            triplets = draw_triplets(np.vstack([S_omega, S_gamma]) > 0, loss.n_triplets, rng)
+            terms = partial(triplet_terms, B_gamma, triplets, partial(loss.values, n_bits=self.n_bits))
+        elif not isinstance(loss, L2Loss):
+            slope = partial(loss.slope, n_bits=self.n_bits)
         return code_omega(
             self._B[self._omega],
-            self._B[gamma],
+            B_gamma,
             S_omega,
             S_gamma,
             solver=self._settings.solver,
             context=self._settings.context,
-            slope=None if isinstance(loss, L2Loss) else partial(loss.slope, n_bits=self.n_bits),
+            slope=slope,
+            terms=terms,
             linear=linear,
             rng=rng,
         )
@@ -437,7 +446,7 @@ class DDSH(DeepHasher):
         if self._settings.ridge:
             return functional.mse_loss(relaxed, self._least_squares[torch.from_numpy(places)])
         similarity = torch.from_numpy(self._S_gamma[places]).to(outputs.device)
-        mean = self._pair_loss.mean(relaxed @ self._targets.T, similarity, self.n_bits)
+        mean = self._code_loss.mean(relaxed @ self._targets.T, similarity, self.n_bits)
         if self._settings.per_gamma:
             return mean * (self.n_bits**2 * len(self._omega) / len(self._gamma))
         return mean
@@ -502,7 +511,7 @@ class DDSHMAC(DDSH):
         warm_up: int | None = None,
         multilabel: Multilabel | None = None,
         ridge: float | None = None,
-        loss: str | Mapping[str, Any] | PairLoss = "l2",
+        loss: str | Mapping[str, Any] | Loss = "l2",
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,

@@ -1,4 +1,4 @@
-"""Losses on pairs of codes: inner products against similarities."""
+"""Losses on codes, by inner products of pairs or of triplets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,7 +13,17 @@ from ddsh.errors import InvalidInput, UnknownName
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSSES", "HingeLoss", "L2Loss", "LogisticLoss", "PairLoss", "as_loss", "describe_loss"]
+__all__ = [
+    "LOSSES",
+    "HingeLoss",
+    "L2Loss",
+    "LogisticLoss",
+    "Loss",
+    "PairLoss",
+    "TripletLoss",
+    "as_loss",
+    "describe_loss",
+]
 
 _Array: TypeAlias = NDArray[np.float64]
 
@@ -111,33 +121,80 @@ class HingeLoss(PairLoss):
         return np.abs(similarity) * np.maximum(0.0, self.margin * n_bits - np.sign(similarity) * products)
 
 
-LOSSES: Mapping[str, type[PairLoss]] = {"l2": L2Loss, "logistic": LogisticLoss, "hinge": HingeLoss}
+@dataclass(frozen=True)
+class TripletLoss:
+    """Negative log-likelihood that an image is nearer to a similar one than to another, by a margin (as in DTSH).
+
+    With inner products g_ip and g_in of codes of c bits it is log(1 + exp(m c - (g_ip - g_in) / 2)).
+
+    Parameters
+    ----------
+    margin : float
+        m, 0 to 1.
+    n_triplets : int
+        Triplets that the discrete step draws for each image; the network learns from all of a mini-batch.
+    """
+
+    margin: float = 0.5
+    n_triplets: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin <= 1:
+            raise InvalidInput(f"margin must be 0 to 1; got {self.margin}.")
+        if self.n_triplets < 1:
+            raise InvalidInput(f"n_triplets must be 1 or more; got {self.n_triplets}.")
+
+    def mean(self, products: "Tensor", similarity: "Tensor", n_bits: int) -> "Tensor":
+        """Return the mean over all triplets of rows and two columns each, divided by c."""
+        from torch.nn.functional import softplus
+
+        from ddsh.methods._batch_terms import mean_or_zero
+
+        similar = similarity > 0
+        gaps = products[:, :, None] - products[:, None, :]
+        return (
+            mean_or_zero(softplus(self.margin * n_bits - gaps[similar[:, :, None] & ~similar[:, None, :]] / 2)) / n_bits
+        )
+
+    def values(self, gaps: _Array, n_bits: int) -> _Array:
+        """Return the loss of each difference g_ip - g_in."""
+        return np.logaddexp(0.0, self.margin * n_bits - gaps / 2)
+
+
+Loss: TypeAlias = PairLoss | TripletLoss
+
+LOSSES: Mapping[str, type[Loss]] = {
+    "l2": L2Loss,
+    "logistic": LogisticLoss,
+    "hinge": HingeLoss,
+    "triplet": TripletLoss,
+}
 """Losses by name."""
 
 
-def as_loss(loss: str | Mapping[str, Any] | PairLoss) -> PairLoss:
+def as_loss(loss: str | Mapping[str, Any] | Loss) -> Loss:
     """Return a loss.
 
     Parameters
     ----------
-    loss : str, mapping or PairLoss
+    loss : str, mapping, PairLoss or TripletLoss
         A name of :data:`LOSSES`, ``{"kind": name}`` with parameters besides, or the loss itself.
     """
-    if isinstance(loss, PairLoss):
+    if isinstance(loss, PairLoss | TripletLoss):
         return loss
     description = {"kind": loss} if isinstance(loss, str) else loss
     if not isinstance(description, Mapping) or "kind" not in description:
         raise InvalidInput(f"A loss is a name ({', '.join(LOSSES)}), a table with a kind, or a PairLoss; got {loss!r}.")
     if description["kind"] not in LOSSES:
         raise UnknownName("loss", str(description["kind"]), LOSSES)
-    params = {name: value for name, value in description.items() if name != "kind"}
+    params: dict[str, Any] = {name: value for name, value in description.items() if name != "kind"}
     try:
         return LOSSES[description["kind"]](**params)
     except TypeError as error:
         raise InvalidInput(f"The loss {description['kind']!r} does not take {', '.join(params)} ({error}).") from error
 
 
-def describe_loss(loss: str | Mapping[str, Any] | PairLoss) -> Any:  # noqa: ANN401 -- plain JSON
+def describe_loss(loss: str | Mapping[str, Any] | Loss) -> Any:  # noqa: ANN401 -- plain JSON
     """Return a loss as plain JSON: its name, a table, or the repr of a loss of your own."""
     found = as_loss(loss)
     name = next((name for name, cls in LOSSES.items() if cls is type(found)), None)
