@@ -51,8 +51,8 @@ def test_a_call_that_times_out_keeps_its_thread_and_one_that_times_out_waiting_n
     release, begun = threading.Event(), []
 
     async def visit():
-        pool = BoundedPool(n_threads=1, n_waiting=1, timeout=0.1)
-        slow = asyncio.create_task(pool.run_in_slot(lambda: release.wait(10)))
+        pool = BoundedPool(n_threads=1, n_waiting=1, timeout=1)
+        slow = asyncio.create_task(pool.run_in_slot(lambda: release.wait(30)))
         await asyncio.sleep(0.01)
         waits = asyncio.create_task(pool.run_in_slot(lambda: begun.append(1)))
         outcomes = await asyncio.gather(slow, waits, return_exceptions=True)
