@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GapLoss", "Triplets", "draw_triplets", "triplet_terms", "triplet_total"]
+__all__ = ["GapLoss", "Triplets", "draw_triplets", "triplet_terms"]
 
 GapLoss: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Loss of g_ip - g_in, for arrays of the differences of two inner products of codes."""
@@ -54,11 +54,6 @@ def draw_triplets(similar: NDArray[np.bool_], n_each: int, rng: np.random.Genera
     return Triplets(np.tile(rows, n_each), *partners)
 
 
-def triplet_total(codes: NDArray[Any], others: NDArray[Any], triplets: Triplets, loss: GapLoss) -> float:
-    """Return the loss of all triplets, for codes of the sampled images and of the others."""
-    return float(loss(_gaps(codes.astype(np.float64), others.astype(np.float64), triplets)).sum())
-
-
 def triplet_terms(
     others: NDArray[Any], triplets: Triplets, loss: GapLoss, codes: NDArray[Any], known: list[int], bit: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -84,7 +79,9 @@ def triplet_terms(
         The bit to solve.
     """
     m = len(codes)
-    gaps = _gaps(codes[:, known].astype(np.float64), others[:, known].astype(np.float64), triplets)
+    fixed = codes[:, known].astype(np.float64)
+    products = np.vstack([fixed, others[:, known]]) @ fixed.T
+    gaps = products[triplets.image, triplets.similar] - products[triplets.image, triplets.other]
     below, middle, above = loss(gaps - 2), loss(gaps), loss(gaps + 2)
     pull, apart = (above - below) / 4, (2 * middle - above - below) / 4
     Q, p = np.zeros((m, m)), np.zeros(m)
@@ -93,13 +90,7 @@ def triplet_terms(
     image = triplets.image[sampled]
     np.add.at(Q, (image, triplets.similar[sampled]), pull[sampled])
     np.add.at(Q, (image, triplets.other[sampled]), -pull[sampled])
-    fixed = others[triplets.image[~sampled] - m, bit] * pull[~sampled]
-    np.add.at(p, triplets.similar[~sampled], fixed)
-    np.add.at(p, triplets.other[~sampled], -fixed)
+    signed = others[triplets.image[~sampled] - m, bit] * pull[~sampled]
+    np.add.at(p, triplets.similar[~sampled], signed)
+    np.add.at(p, triplets.other[~sampled], -signed)
     return (Q + Q.T) / 2, p
-
-
-def _gaps(codes: NDArray[np.float64], others: NDArray[np.float64], triplets: Triplets) -> NDArray[np.float64]:
-    products = np.vstack([codes, others]) @ codes.T
-    gaps: NDArray[np.float64] = products[triplets.image, triplets.similar] - products[triplets.image, triplets.other]
-    return gaps

@@ -151,10 +151,8 @@ class TripletLoss:
         from ddsh.methods._batch_terms import mean_or_zero
 
         similar = similarity > 0
-        gaps = products[:, :, None] - products[:, None, :]
-        return (
-            mean_or_zero(softplus(self.margin * n_bits - gaps[similar[:, :, None] & ~similar[:, None, :]] / 2)) / n_bits
-        )
+        gaps = (products[:, :, None] - products[:, None, :])[similar[:, :, None] & ~similar[:, None, :]]
+        return mean_or_zero(softplus(self.margin * n_bits - gaps / 2)) / n_bits
 
     def values(self, gaps: _Array, n_bits: int) -> _Array:
         """Return the loss of each difference g_ip - g_in."""
@@ -184,7 +182,9 @@ def as_loss(loss: str | Mapping[str, Any] | Loss) -> Loss:
         return loss
     description = {"kind": loss} if isinstance(loss, str) else loss
     if not isinstance(description, Mapping) or "kind" not in description:
-        raise InvalidInput(f"A loss is a name ({', '.join(LOSSES)}), a table with a kind, or a PairLoss; got {loss!r}.")
+        raise InvalidInput(
+            f"A loss is a name ({', '.join(LOSSES)}), a table with a kind, a PairLoss or a TripletLoss; got {loss!r}."
+        )
     if description["kind"] not in LOSSES:
         raise UnknownName("loss", str(description["kind"]), LOSSES)
     params: dict[str, Any] = {name: value for name, value in description.items() if name != "kind"}
