@@ -108,6 +108,7 @@ def test_a_sparse_matrix_may_hold_explicit_zeros_and_repeated_entries():
         [[0, 2], [1, 0]],
         np.zeros((2, 2, 2)),
         np.array(5),
+        None,
         np.array([None, "a"], object),
         np.array([[["a"]]]),
         np.array([b"a"]),
