@@ -177,7 +177,7 @@ State = Annotated[ServiceState, Depends(get_state)]
 
 
 async def read_search(request: Request) -> RepeatedSearchParameters:
-    """Read the query parameters of a search; FastAPI, which reads them one by one, takes as long as the search."""
+    """Read the query parameters of a search, all at once; FastAPI reads them one by one, which takes longer."""
     given = request.query_params
     values = {name: given.getlist(name) if name == "label" else given[name] for name in given}
     try:

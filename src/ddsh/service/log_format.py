@@ -11,7 +11,7 @@ __all__ = ["JsonFormatter", "RequestIdFilter", "choose_request_id", "configure_l
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Id of the request that the current task or thread works for."""
 
-_ids = random.Random()  # noqa: S311 -- ids are not secret, and the system's random numbers take a tenth of a millisecond
+_ids = random.Random()  # noqa: S311 -- ids are not secret, and the system's random numbers take longer
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _REQUEST_FIELDS = ("method", "path", "route", "status", "seconds", "client")
 
