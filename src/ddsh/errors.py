@@ -50,7 +50,7 @@ class UnknownName(InvalidInput):
     def __init__(self, kind: str, given: str, known: Iterable[str]) -> None:
         names = sorted(known)
         close = difflib.get_close_matches(given, names, n=1)
-        advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+        advice = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names) or 'none'}."
         super().__init__(f"Unknown {kind} {given!r}. {advice}")
 
 
