@@ -176,18 +176,9 @@ async def get_state(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(get_state)]
 
 
-async def read_search(request: Request) -> RepeatedSearchParameters:
-    """Read the query parameters of a search, all at once; FastAPI reads them one by one, which takes longer."""
-    given = request.query_params
-    values = {name: given.getlist(name) if name == "label" else given[name] for name in given}
-    try:
-        return RepeatedSearchParameters.model_validate(values)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
-
-
-async def search_again(parameters: Annotated[RepeatedSearchParameters, Depends(read_search)], state: State) -> Response:
+async def search_again(request: Request) -> Response:
     """Find the images most similar to an image of the index, which is itself the first, or to an earlier query."""
+    state, parameters = await get_state(request), _read_search(request)
 
     def search() -> Response:
         """Search with the codes of the query."""
@@ -460,6 +451,16 @@ def _static_files() -> Mapping[str, tuple[bytes, str, str]]:
         for name, content in contents.items()
         if PurePath(name).suffix in _STATIC_TYPES
     }
+
+
+def _read_search(request: Request) -> RepeatedSearchParameters:
+    """Read the query parameters of a search, all at once; FastAPI reads them one by one, which takes longer."""
+    given = request.query_params
+    values = {name: given.getlist(name) if name == "label" else given[name] for name in given}
+    try:
+        return RepeatedSearchParameters.model_validate(values)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
 
 
 def _search(

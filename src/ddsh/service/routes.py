@@ -1,9 +1,11 @@
 """Routes: paths and methods of the API, and the endpoint of each."""
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 
 from ddsh.service import handlers
 from ddsh.service.schemas import (
@@ -27,11 +29,26 @@ _KNOWN: dict[int | str, dict[str, Any]] = {200: {"model": AddResponse, "descript
 _UPLOAD = {"requestBody": dict(REQUEST_BODY)}
 _TOKEN = [Depends(require_token)]
 
+
+class _RequestRoute(APIRoute):
+    """A route whose endpoint takes the request and nothing else; FastAPI resolves no dependencies for it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint itself."""
+        return self.endpoint
+
+
 router = APIRouter(responses=_ERRORS)
 
-router.get(
-    "/search", tags=["search"], response_model=SearchResponse, openapi_extra=describe_query(RepeatedSearchParameters)
-)(handlers.search_again)
+router.add_api_route(
+    "/search",
+    handlers.search_again,
+    methods=["GET"],
+    tags=["search"],
+    response_model=SearchResponse,
+    openapi_extra=describe_query(RepeatedSearchParameters),
+    route_class_override=_RequestRoute,
+)
 router.post("/search", tags=["search"], response_model=SearchResponse, openapi_extra=_UPLOAD)(handlers.search_by_upload)
 router.get("/info", tags=["search"])(handlers.get_info)
 router.get("/samples", tags=["search"])(handlers.get_samples)
