@@ -104,7 +104,7 @@ def rate_and_batch(params):
 
 
 def test_the_search_grows_its_range_while_the_best_value_lies_at_the_end():
-    row = MethodSpec(label="dsh", method="dsh")
+    row = MethodSpec(label="dsh", method="dsh", params={"training": {"learning_rate": 0.05}})
     trials = list(search(row, SPEC, LABELS, 8, fake_results(rate_and_batch)))
     assert [trial.changes.get("training.learning_rate", 0.05) for trial in trials[:5]] == [0.05, 0.15, 0.45, 1.4, 4.2]
     best = max(trials, key=lambda trial: trial.map)
@@ -151,7 +151,7 @@ def test_multi_label_choices_are_tried_on_multi_label_images_only():
 
 
 def test_the_best_settings_are_rows_of_an_experiment(tmp_path):
-    row = MethodSpec(label="mine", method="dsh", params={"training": {"epochs": 3}})
+    row = MethodSpec(label="mine", method="dsh", params={"training": {"epochs": 3, "learning_rate": 0.05}})
     trials = {"mine": list(search(row, SPEC, LABELS, 8, fake_results(rate_and_batch)))}
     trials["dpsh"] = [Trial(MethodSpec(label="dpsh", method="dpsh"), {}, 0.5, 0.01)]
     write_settings(tmp_path / "x.toml", SPEC, trials)

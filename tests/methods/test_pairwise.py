@@ -12,7 +12,7 @@ from ddsh.methods.training import Training
 
 C = 6
 WEIGHTS = {"dhn": "quantisation", "dpsh": "eta", "dsh": "quantisation"}
-RATES = {"dhn": 0.01, "dpsh": 0.03, "dsh": 0.1}
+RATES = {"dhn": 0.01, "dpsh": 0.03, "dsh": 0.1 / 8}
 PASSES = {"dhn": 8, "dpsh": 16, "dsh": 8}
 LARGEST = {"dhn": 1e30, "dpsh": 1e6, "dsh": 1e6}
 
