@@ -380,3 +380,14 @@ def test_fingerprints_never_change(request, name, protocol, seed, fingerprint):
     if protocol.endswith("-quick"):
         rule = SubsampledProtocol.of(rule, 100, 500, 2000)
     assert rule.split(load(name, root=root), seed).fingerprint == fingerprint
+
+
+def test_a_learned_database_is_the_whole_database_of_the_protocol():
+    sample = load("sample")
+    whole, learned = (get_protocol(name).split(sample, 3) for name in ("sample", "sample-learned-database"))
+    assert np.array_equal(learned.train, learned.database)
+    assert np.array_equal(learned.database, whole.database)
+    assert np.array_equal(learned.query, whole.query)
+    assert learned.protocol.name == "sample-learned-database"
+    assert learned.fingerprint != whole.fingerprint
+    assert (learned.learned_database, whole.learned_database) == (True, False)

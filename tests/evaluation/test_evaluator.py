@@ -7,11 +7,12 @@ from torch import nn
 from torch.nn import functional
 
 from ddsh.backbones import Backbone, CustomNetwork, build_network
-from ddsh.datasets import Dataset, Protocol, load
+from ddsh.datasets import Dataset, LearnedDatabaseProtocol, Protocol, load
 from ddsh.errors import InvalidInput
-from ddsh.evaluation import Result, evaluate, read_results
+from ddsh.evaluation import Result, evaluate, read_results, score
 from ddsh.images import FileImages
 from ddsh.labels import as_labels
+from ddsh.methods.adsh import ADSH
 from ddsh.methods.ddsh import DDSH
 from ddsh.methods.lsh import LSH
 from ddsh.methods.training import Training
@@ -74,6 +75,22 @@ def test_features_come_from_a_backbone_where_one_is_given(dataset):
     assert (result.network, result.backbone.image_size, result.backbone.weights) == (model.backbone.name, 8, None)
     assert result.scores.map == 1.0
     assert result.bits.n_distinct == 3
+
+
+def test_a_learned_database_is_searched_by_the_codes_learned_for_it(dataset):
+    protocol = LearnedDatabaseProtocol("toy", query_per_class=2)
+    split = protocol.split(dataset, 0)
+    training = Training(epochs=4, learning_rate=0.3, batch_size=20, momentum=0.9)
+    method = ADSH(8, n_omega=30, n_inner=1, backbone=Backbone("small-grey", image_size=8), training=training)
+    model = Model(method, look_bits=0)
+    result = evaluate(model, dataset, protocol, seed=0)
+    queries = model.encode([dataset.images[row] for row in split.query])
+    labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
+    expected = score(queries, model.method.codes_, *labels)
+    assert result.scores.map == expected.map
+    assert result.bits.n_codes == len(split.database)
+    with pytest.raises(InvalidInput, match=r"toy-learned-database.*lsh has none; train ADSH"):
+        evaluate(LSH(8), dataset, protocol, seed=0)
 
 
 def test_names_are_as_good_as_objects():

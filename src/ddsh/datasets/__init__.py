@@ -12,6 +12,7 @@ __all__ = [
     "Dataset",
     "DatasetCard",
     "DatasetReport",
+    "LearnedDatabaseProtocol",
     "Protocol",
     "Skipped",
     "Split",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ddsh.datasets.items import from_items
     from ddsh.datasets.protocols import (
         PROTOCOLS,
+        LearnedDatabaseProtocol,
         Protocol,
         Split,
         SubsampledProtocol,
@@ -74,6 +76,7 @@ else:  # a type checker would take any name for granted if it saw __getattr__
             "items": ["from_items"],
             "protocols": [
                 "PROTOCOLS",
+                "LearnedDatabaseProtocol",
                 "Protocol",
                 "Split",
                 "SubsampledProtocol",

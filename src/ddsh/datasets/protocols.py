@@ -20,6 +20,7 @@ __all__ = [
     "PROTOCOLS",
     "FoldsProtocol",
     "HeldOutProtocol",
+    "LearnedDatabaseProtocol",
     "Protocol",
     "RowNumbers",
     "Split",
@@ -34,7 +35,8 @@ RowNumbers: TypeAlias = NDArray[np.int64]
 """Positions of images in a dataset."""
 
 _VALIDATION = "-validation"
-_SUFFIX = re.compile(r"(.*?)(?:-(validation)|-(held-out|folds)-(\d{1,2}))?", re.DOTALL)
+_LEARNED = "-learned-database"
+_SUFFIX = re.compile(r"(.*?)(?:-(validation|learned-database)|-(held-out|folds)-(\d{1,2}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +55,8 @@ class Split:
         The protocol that made the split.
     seed : int
         Seed of its random draws.
+    learned_database : bool
+        The database has the codes that a method learned for it, from its labels, instead of codes of its images.
     """
 
     query: RowNumbers
@@ -60,6 +64,7 @@ class Split:
     database: RowNumbers
     protocol: "Protocol"
     seed: int
+    learned_database: bool = False
 
     def __repr__(self) -> str:
         sizes = f"{len(self.query):,} query, {len(self.train):,} train, {len(self.database):,} database"
@@ -338,6 +343,20 @@ class ValidationProtocol(Protocol):
         return super().split(dataset, seed).validation(dataset)
 
 
+@dataclass(frozen=True, repr=False)
+class LearnedDatabaseProtocol(Protocol):
+    """A protocol that learns from the whole database of another, and searches the codes learned for it.
+
+    Its scores cannot be compared with those of other protocols: the labels of the whole database are known.
+    """
+
+    def split(self, dataset: Dataset, seed: int) -> Split:
+        """Split `dataset`; all of the database is learned from."""
+        whole = super().split(dataset, seed)
+        protocol = replace(self, name=f"{self.name}{_LEARNED}")
+        return Split(whole.query, whole.database, whole.database, protocol, seed, learned_database=True)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeldOutProtocol(Protocol):
     """A protocol that holds out a share of the training images of another.
@@ -434,6 +453,7 @@ def get_protocol(name: str) -> Protocol:
     name : str
         A name of :data:`PROTOCOLS`. Appended words split its training images instead: ``-validation`` and
         ``-held-out-30`` hold out a fifth and 30 per cent of them, ``-folds-5`` makes five parts for cross-validation.
+        ``-learned-database`` learns from the whole database, and searches the codes learned for it.
 
     Raises
     ------
@@ -442,7 +462,7 @@ def get_protocol(name: str) -> Protocol:
     """
     found = _SUFFIX.fullmatch(name)
     assert found is not None, "it matches every name"
-    base, is_validation, kind, number = found.groups()
+    base, word, kind, number = found.groups()
     if base not in PROTOCOLS:
         raise UnknownName("protocol", base, PROTOCOLS)
     settings = asdict(PROTOCOLS[base])
@@ -450,7 +470,9 @@ def get_protocol(name: str) -> Protocol:
         return HeldOutProtocol(**settings, share=int(number) / 100)
     if kind == "folds":
         return FoldsProtocol(**settings, n_folds=int(number))
-    return ValidationProtocol(**settings) if is_validation else PROTOCOLS[base]
+    if word == "learned-database":
+        return LearnedDatabaseProtocol(**settings)
+    return ValidationProtocol(**settings) if word else PROTOCOLS[base]
 
 
 def _part(dataset: Dataset, name: str | None) -> RowNumbers:

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ddsh
 from ddsh.codes import BinaryCodes
 from ddsh.datasets import Dataset, Protocol, Split, get_protocol, load
@@ -131,7 +133,10 @@ def evaluate_fitted(
     method = _method_of(model)
     start = time.perf_counter() if start is None else start
     query_outputs = model.project(SomeImages(dataset.images, split.query))
-    database_outputs = model.project(SomeImages(dataset.images, split.database))
+    if split.learned_database:
+        database_outputs = _learned_codes(method, split).signs().astype(np.float32)
+    else:
+        database_outputs = model.project(SomeImages(dataset.images, split.database))
     query, database = BinaryCodes.from_outputs(query_outputs), BinaryCodes.from_outputs(database_outputs)
     labels = dataset.labels.take(split.query), dataset.labels.take(split.database)
     top_k = split.protocol.top_k if top_k is None else top_k
@@ -173,6 +178,17 @@ def _method_of(model: Model) -> Hasher:
     if model.method is None:
         raise InvalidInput("The model has look bits only, which have no scores; train a method (see: ddsh methods).")
     return model.method
+
+
+def _learned_codes(method: Hasher, split: Split) -> BinaryCodes:
+    """Return the codes that a method learned for the database."""
+    codes: BinaryCodes | None = getattr(method, "codes_", None) if method.learns_database else None
+    if codes is None or len(codes) != len(split.database):
+        raise InvalidInput(
+            f"The protocol {split.protocol.name!r} searches the codes that a method learned for the database, and"
+            f" {method.card.name} has none; train ADSH with it, or choose the protocol of the dataset."
+        )
+    return codes
 
 
 def versions() -> dict[str, str]:

@@ -31,9 +31,9 @@ class ADSH(DeepHasher):
     where Omega is a sample of the training images. The network is trained with V fixed, then V is updated bit by bit;
     each bit of all images has a closed form.
 
-    :meth:`encode` returns the network's codes. The paper's protocol takes `codes_` for the database: ``ddsh.score(
-    method.encode(queries), method.codes_, ...)``. Its database has labels, therefore its scores belong in no table with
-    those of methods that learn from a part of the database.
+    :meth:`encode` returns the network's codes. The paper's protocol takes `codes_` for the database, as protocols with
+    the suffix ``-learned-database`` do. Its database has labels, therefore its scores belong in no table with those of
+    methods that learn from a part of the database.
 
     Parameters
     ----------
@@ -80,6 +80,7 @@ class ADSH(DeepHasher):
     # Provisional: a third of the best rates for the hash layer alone (benchmarks/learning_rates.py), at most 0.1.
     default_training = Training(epochs=36, learning_rate=0.1, final_lr=1e-3, batch_size=64, momentum=0.9, flip=True)
     loss_weights = ("gamma",)
+    learns_database = True
 
     def __init__(
         self,

@@ -71,6 +71,8 @@ class Hasher(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no t
     card: ClassVar[MethodCard]
     above_zero: ClassVar[tuple[str, ...]] = ()
     """Parameters that must be above 0."""
+    learns_database: ClassVar[bool] = False
+    """Whether the training items are a database whose codes, `codes_`, are learned; see protocols."""
     n_bits: int
 
     def search_space(self, labels: Labels) -> "dict[str, SearchRange]":
