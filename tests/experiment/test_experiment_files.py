@@ -24,7 +24,7 @@ def test_there_are_experiments():
 def test_its_dataset_protocol_and_backbone_are_known(path):
     spec = read_spec(path)
     assert spec.dataset in DATASETS
-    assert spec.split_rule().name == re.sub(r"-(validation|held-out-\d+)$", "", spec.protocol)
+    assert spec.split_rule().name == re.sub(r"-(validation|learned-database|held-out-\d+)$", "", spec.protocol)
     assert spec.quicker().split_rule().name.startswith(spec.split_rule().name)
     assert spec.backbone is None or spec.backbone.name in BACKBONES
 

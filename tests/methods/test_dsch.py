@@ -21,7 +21,7 @@ def _begun(**options):
 
 
 def test_the_loss_is_the_hinge_of_weighted_distances(rng):
-    method = _begun()
+    method = _begun(margin=0.3)
     logits = rng.normal(size=C)
     with torch.no_grad():
         method._helper[0].copy_(torch.from_numpy(logits))
@@ -34,7 +34,7 @@ def test_the_loss_is_the_hinge_of_weighted_distances(rng):
 
     for i, p, n in product(range(5), repeat=3):
         if i != p and kinds[i] == kinds[p] and kinds[i] != kinds[n]:
-            losses.append(max(0, distance(i, p) - distance(i, n) + C / 2) / C)
+            losses.append(max(0, distance(i, p) - distance(i, n) + 0.3 * C) / C)
     assert method._loss(torch.tensor(u), ROWS).item() == pytest.approx(np.mean(losses), rel=1e-5)
 
 
@@ -47,7 +47,7 @@ def test_the_gradient_equals_finite_differences(rng):
 
 def test_bits_come_in_the_order_of_their_weights(images):
     X, labels = images
-    method = DSCH(C, backbone=Backbone("small-grey", image_size=8))
+    method = DSCH(C, margin=0.5, backbone=Backbone("small-grey", image_size=8))
     method.set_params(training=Training(epochs=4, learning_rate=0.3, batch_size=30, momentum=0.9))
     method.fit(X, labels)
     weights = method._weights().detach().numpy()

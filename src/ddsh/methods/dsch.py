@@ -68,7 +68,7 @@ class DSCH(DeepHasher):
         self,
         n_bits: int = 32,
         *,
-        margin: float = 0.5,
+        margin: float = 0.1,
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
         seed: int = 0,

@@ -66,7 +66,7 @@ class DSRH(DeepHasher):
         self,
         n_bits: int = 32,
         *,
-        margin: float = 0.5,
+        margin: float = 0.1,
         balance: float = 1.0,
         backbone: str | Backbone = "efficientnet-lite0",
         training: Training | None = None,
