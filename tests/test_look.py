@@ -62,3 +62,11 @@ def test_arrays_restore_the_codes():
         Look(32).set_weights(look.get_weights())
     with pytest.raises(InvalidInput, match=r"widths \(40, 60\); got \(40,\)"):
         look.encode(parts[:1])
+
+
+def test_bits_and_familiarity_of_one_projection_are_those_of_each():
+    parts = _parts(300)
+    look = Look(64).fit(parts)
+    codes, familiarity = look.encode_with_familiarity(parts)
+    assert codes == look.encode(parts)
+    assert np.array_equal(familiarity, look.familiarity(parts))

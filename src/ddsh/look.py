@@ -112,8 +112,12 @@ class Look:
         The look bits span the directions in which the images they were learned from vary. Other kinds of images vary
         in other directions, so less of their features is left.
         """
-        familiarity: NDArray[np.float64] = np.square(self.project(parts)).sum(axis=1)
-        return familiarity
+        return _familiarity(self.project(parts))
+
+    def encode_with_familiarity(self, parts: _Parts) -> tuple[BinaryCodes, NDArray[np.float64]]:
+        """Return :meth:`encode` and :meth:`familiarity` of one projection."""
+        outputs = self.project(parts)
+        return BinaryCodes.from_outputs(outputs), _familiarity(outputs)
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Return the learned attributes as named arrays."""
@@ -143,6 +147,11 @@ class Look:
         centred = [part.astype(np.float64) - mean for part, mean in zip(parts, means, strict=True)]
         lengths = (np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in centred)
         return np.hstack([part / length for part, length in zip(centred, lengths, strict=True)])
+
+
+def _familiarity(outputs: "Outputs") -> NDArray[np.float64]:
+    familiarity: NDArray[np.float64] = np.square(outputs).sum(axis=1)
+    return familiarity
 
 
 def _random_directions(n_features: int, n_bits: int) -> NDArray[np.float64]:

@@ -329,8 +329,9 @@ class Model:
         for block in _split(as_images(images), on_progress):
             outputs, features = self._project_both(block, look)
             label = None if outputs is None else BinaryCodes.from_outputs(outputs)
-            pairs.append(CodePair(label, look.encode(features)))
-            familiarity.append(look.familiarity(features))
+            bits, familiar = look.encode_with_familiarity(features)
+            pairs.append(CodePair(label, bits))
+            familiarity.append(familiar)
         return CodePair.stack(pairs), np.concatenate(familiarity)
 
     def prepare(self, image: Image) -> Image:

@@ -107,7 +107,8 @@ class OnnxEncoder:
             parts.append(self._session.run(None, {"pixels": pixels}))
         found = [np.concatenate(column) for column in zip(*parts, strict=True)]
         label = BinaryCodes.from_outputs(found.pop(0)) if self._has_labels else None
-        return CodePair(label, self._look.encode(found)), self._look.familiarity(found)
+        look, familiarity = self._look.encode_with_familiarity(found)
+        return CodePair(label, look), familiarity
 
     def encode_pair(self, images: Sequence[Image]) -> CodePair:
         """Return both codes of prepared images."""
