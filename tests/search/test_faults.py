@@ -1,16 +1,17 @@
-"""Faults: a stopped writer, two writers, a clock that is set back."""
+"""Faults: a stopped writer, two writers, a clock that is set back, a file that is cut off."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from small_photos import draw
 
 from ddsh import ImageSearch
-from ddsh.errors import Busy
+from ddsh.errors import ArtefactError, Busy
 
 WRITER = """
 import sys
@@ -54,3 +55,16 @@ def test_a_clock_that_is_set_back_loses_no_change_of_a_file(search, photos):
     os.utime(path, (past, past))
     assert len(search.refresh().changed) == 1
     assert search.verify() == []
+
+
+def test_a_catalogue_that_is_cut_off_while_it_is_open_ends_no_process(search):
+    """Mapped into memory, it would be read in less time, but reading beyond its end is a bus error."""
+    path = search.folder / "catalogue.sqlite"
+    with ImageSearch.open(search.folder) as other:
+        ids = other.ids()
+        os.truncate(path, path.stat().st_size // 2)
+        for number in ids:
+            with suppress(ArtefactError):  # or an answer from the pages that were read before
+                other.query(number, k=5)
+    with ImageSearch.open(search.folder) as other, pytest.raises(ArtefactError, match=r"damaged|malformed"):
+        other.verify()

@@ -32,7 +32,6 @@ FORMAT_VERSION = 3
 _APPLICATION = 0x64647368  # "ddsh"
 _TIMEOUT_SECONDS = 60.0
 _BATCH = 10_000
-_MAPPED_BYTES = 1 << 36
 _LOG = logging.getLogger(__name__)
 
 Packed: TypeAlias = NDArray[np.uint8]
@@ -228,8 +227,6 @@ class Catalogue:
             self._connection.create_function("has_word", 2, _has_word, deterministic=True)
             self._connection.create_function("name_has_word", 2, _name_has_word, deterministic=True)
             self._all("PRAGMA synchronous = FULL")
-            # Hits lie anywhere in the file; without a copy of each page, a search takes a sixth less time.
-            self._all(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
         except BaseException:
             self.close()
             raise
