@@ -3,6 +3,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -164,6 +165,28 @@ def test_a_snapshot_shows_one_state_while_another_thread_writes(address):
             assert store.ids(0, 9) == [1, 2, 3, 4, 5]
             assert 2 in store.search(store.code_of(1), None).ids
         assert store.ids(0, 9) == [1, 3, 4, 5]
+
+
+def test_threads_read_at_the_same_time_where_the_store_says_so(address):
+    entered, leave = Event(), Event()
+
+    def read(store):
+        with store.snapshot():
+            store.count()
+            entered.set()
+            assert leave.wait(60)
+
+    with create_store(address, manifest(12, 0), save_nothing, 5) as store, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(read, store)
+        assert entered.wait(60)
+        entered.clear()
+        second = threads.submit(read, store)
+        try:
+            assert entered.wait(30 if store.parallel_reads else 0.3) == store.parallel_reads
+        finally:
+            leave.set()
+        first.result(60)
+        second.result(60)
 
 
 def test_a_second_store_in_the_same_place_is_refused(address):

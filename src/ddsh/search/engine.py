@@ -229,6 +229,11 @@ class ImageSearch:
         """Fingerprint of the model and its preprocessing; only codes with equal fingerprints compare."""
         return self._store.manifest.fingerprint
 
+    @property
+    def parallel_searches(self) -> bool:
+        """Whether several threads search at the same time; otherwise each waits for the one before."""
+        return self._store.parallel_reads
+
     def add(
         self,
         images: ImageLike | Iterable[ImageLike],

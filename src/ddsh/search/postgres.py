@@ -496,6 +496,8 @@ class PostgresStore(RemoteStore):
         Seconds to wait for another writer before :class:`~ddsh.errors.Busy` is raised.
     """
 
+    parallel_reads = True
+
     def __init__(self, address: str, wait: float) -> None:
         self._database = _Database(address)
         super().__init__(self._database.address)

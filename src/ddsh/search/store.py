@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -346,6 +346,8 @@ class Store(ABC):
         Local folder with the saved model.
     """
 
+    parallel_reads: ClassVar[bool] = False
+    """Whether threads read at the same time; otherwise each waits in :meth:`snapshot` for the one before."""
     manifest: SearchManifest
     address: str
     folder: Path

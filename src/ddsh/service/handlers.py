@@ -131,10 +131,13 @@ class ServiceState:
         self.decoder = Decoder(settings, self.metrics.decoding.observe)
         self.encoding = BoundedPool(settings.workers, settings.max_waiting, settings.timeout)
         self.reading = BoundedPool(_READ_THREADS, _MAX_WAITING_READS, settings.timeout)
+        # Threads that wait for each other take a sixth of the time of a search.
+        search_threads = _READ_THREADS if search.parallel_searches else 1
+        self.searching = BoundedPool(search_threads, _MAX_WAITING_READS, settings.timeout)
         self.thumbnails = BoundedPool(_THUMBNAIL_THREADS, _MAX_WAITING_READS, settings.timeout)
         self.changes = BoundedPool(1, _MAX_WAITING_CHANGES, settings.timeout)
         self.bodies = Bytes((settings.workers + settings.max_waiting) * (settings.max_upload_bytes + FORM_OVERHEAD))
-        pools = {"encoding": self.encoding, "reading": self.reading}
+        pools = {"encoding": self.encoding, "reading": self.reading, "searching": self.searching}
         pools |= {"thumbnails": self.thumbnails, "changes": self.changes}
         for name, pool in pools.items():
             self.metrics.queue.labels(name).set_function(partial(getattr, pool, "n_requests"))
@@ -162,7 +165,7 @@ class ServiceState:
     def close(self) -> None:
         """Stop the thread pools and the decoder; other running calls finish in the background."""
         self.decoder.close()
-        for pool in (self.encoding, self.reading, self.thumbnails, self.changes):
+        for pool in (self.encoding, self.reading, self.searching, self.thumbnails, self.changes):
             pool.close()
         self._own_removed.close()
 
@@ -191,7 +194,7 @@ async def search_again(request: Request) -> Response:
                 raise _unknown(parameters.id) from None
             raise
 
-    return await state.reading.run_in_slot(search)
+    return await state.searching.run_in_slot(search)
 
 
 async def search_by_upload(
