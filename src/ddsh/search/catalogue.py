@@ -357,8 +357,8 @@ class Catalogue:
                 width,
                 height,
                 mtime_ns,
-                tuple(sorted(own)) if len(own) > 1 else tuple(own),
-                {} if metadata == "{}" else _shown(metadata, number),
+                tuple(sorted(own)),
+                _shown(metadata, number),
             )
         return [found[number] for number in wanted if number in found]
 
