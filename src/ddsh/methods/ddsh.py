@@ -210,8 +210,8 @@ class DDSH(DeepHasher):
     The default preset ``tuned`` differs from the paper in a new Omega every epoch, stratified by class, S = -r for
     dissimilar pairs, 1-flip descent with all other bits fixed, least-squares codes as targets, a warm-up with codes
     learned from the labels alone, SGD with momentum and a decaying rate, mirrored images, fewer epochs, and the
-    network. On CIFAR-10 its MAP is .850/.870/.870/.870 at 12/24/32/48 bits (EfficientNet-Lite 0 at 112 pixels, its first
-    six stages frozen, 9 epochs, mean of three seeds, ties averaged; the paper has .769/.829/.835/.819 with CNN-F).
+    network. On CIFAR-10 its MAP is .850/.870/.870/.870 at 12/24/32/48 bits (EfficientNet-Lite 0 at 112 pixels, its
+    first six stages frozen, 9 epochs, mean of three seeds, ties averaged; the paper has .769/.829/.835/.819).
     ``paper`` and ``release`` are the paper's text and the authors' released experiment; in both the gradient has the
     factor c on S that the paper's Eq. (6) lacks by misprint.
     """
